@@ -1,0 +1,31 @@
+// The kernels compiled for the host: what the emulated driver and the protocol simulation run.
+#include <cstring>
+
+#include "kernels/all_reduce.cuh"
+#include "kernels/all_reduce_table.h"
+#include "kernels/host_runtime.h"
+
+namespace shunt::host {
+namespace {
+
+template <DataType kType, Protocol kProtocol, uint32_t kPeerBatch>
+void body(const void* params) {
+  all_reduce<kType, kProtocol, kPeerBatch>(*static_cast<const AllReduceParams*>(params));
+}
+
+#define SHUNT_ROW(type, type_name, protocol, protocol_name, batch)   \
+  {"shunt_all_reduce_" #type_name "_" #protocol_name "_" #batch,     \
+   body<DataType::type, Protocol::protocol, batch>, sizeof(AllReduceParams)},
+
+constexpr HostKernel kKernels[] = {SHUNT_KERNELS(SHUNT_ROW)};
+
+}  // namespace
+
+const HostKernel* find_kernel(const char* name) {
+  for (const HostKernel& kernel : kKernels) {
+    if (std::strcmp(kernel.name, name) == 0) return &kernel;
+  }
+  return nullptr;
+}
+
+}  // namespace shunt::host

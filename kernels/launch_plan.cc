@@ -1,0 +1,42 @@
+#include "kernels/launch_plan.h"
+
+namespace shunt {
+namespace {
+
+constexpr uint32_t divide_up(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+LaunchPlan plan_launch(size_t bytes, DataType type, const DeviceLimits& limits) {
+  LaunchPlan plan{};
+  plan.protocol = protocol_of(type);
+  const uint32_t packets = std::max(1u, packets_for(plan.protocol, bytes));
+  // One packet a thread while lanes last: a lane's latency grows with every further packet.
+  plan.threads = std::min(limits.max_threads, divide_up(packets, 32) * 32);
+  plan.lanes = std::min(limits.max_lanes, divide_up(packets, plan.threads));
+  plan.packets_per_lane = divide_up(packets, plan.lanes);
+  return plan;
+}
+
+Geometry plan_geometry(uint32_t ranks, size_t cap, const DeviceLimits& limits) {
+  // plan_launch gives a lane at most max(max_threads, an even share of the largest call).
+  const auto capacity = [&](Protocol protocol) {
+    return std::max(limits.max_threads, divide_up(packets_for(protocol, cap), limits.max_lanes));
+  };
+  Geometry geometry;
+  geometry.ranks = ranks;
+  geometry.parts = kPushParts;
+  geometry.lanes = std::min(
+      limits.max_lanes, divide_up(packets_for(Protocol::kFlagged, cap), limits.max_threads));
+  geometry.lanes = std::max(1u, geometry.lanes);
+  geometry.flagged_packets = capacity(Protocol::kFlagged);
+  geometry.sentinel_packets = capacity(Protocol::kSentinel);
+  return geometry;
+}
+
+std::string kernel_name(DataType type, Protocol protocol, uint32_t peer_batch) {
+  return std::string("shunt_all_reduce_") + name_of(type) + "_" + name_of(protocol) + "_" +
+         std::to_string(peer_batch);
+}
+
+}  // namespace shunt

@@ -1,0 +1,52 @@
+// Launch shapes: a pure function of what all ranks agreed on and of (bytes, datatype). No pointer, stream
+// or clock may enter here: ranks that disagree on a shape hang or compute a wrong sum.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "kernels/protocol.h"
+
+namespace shunt {
+
+// What the devices of a communicator allow: the smallest value over all ranks.
+struct DeviceLimits {
+  uint32_t max_threads = 512;  // data threads of a lane; a multiple of 32
+  uint32_t max_lanes = 64;
+};
+
+// Largest value that max_threads may take: the kernels' register budget is made for it.
+inline constexpr uint32_t kMaxDataThreads = 512;
+
+// One warp of each block handles headers and nothing else, beside the data threads.
+inline constexpr uint32_t kHeaderThreads = 32;
+
+struct LaunchPlan {
+  Protocol protocol;
+  uint32_t lanes;             // blocks
+  uint32_t threads;           // data threads of a block; the block has kHeaderThreads more
+  uint32_t packets_per_lane;  // the last lane may have fewer
+};
+
+constexpr uint32_t elements_per_packet(Protocol protocol, DataType type) {
+  return (protocol == Protocol::kSentinel ? 16 : 8) / size_of(type);
+}
+constexpr uint32_t packets_for(Protocol protocol, size_t bytes) {
+  const uint32_t payload = protocol == Protocol::kSentinel ? 16 : 8;
+  return static_cast<uint32_t>((bytes + payload - 1) / payload);
+}
+
+LaunchPlan plan_launch(size_t bytes, DataType type, const DeviceLimits& limits);
+
+// Mailboxes that hold every call of 1..cap bytes under plan_launch.
+Geometry plan_geometry(uint32_t ranks, size_t cap, const DeviceLimits& limits);
+
+// Kernels are specialised by datatype, protocol and the number of peers polled at once (1, 3 or 7).
+inline constexpr uint32_t kPeerBatches[] = {1, 3, 7};
+constexpr uint32_t peer_batch_for(uint32_t ranks) { return ranks <= 2 ? 1 : ranks <= 4 ? 3 : 7; }
+
+// Entry point in the fat binary, e.g. "shunt_all_reduce_bfloat16_sentinel_1".
+std::string kernel_name(DataType type, Protocol protocol, uint32_t peer_batch);
+
+}  // namespace shunt

@@ -1,0 +1,84 @@
+// What one element is and how elements are combined. Every datatype accumulates in Acc<T> in rank order;
+// see DESIGN.md, "Numbers".
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "kernels/datatype.h"
+#include "kernels/device_access.cuh"
+
+namespace shunt {
+
+template <DataType>
+struct ElementOf;
+template <> struct ElementOf<DataType::kInt8> { using type = int8_t; };
+template <> struct ElementOf<DataType::kUint8> { using type = uint8_t; };
+template <> struct ElementOf<DataType::kInt32> { using type = int32_t; };
+template <> struct ElementOf<DataType::kUint32> { using type = uint32_t; };
+template <> struct ElementOf<DataType::kInt64> { using type = int64_t; };
+template <> struct ElementOf<DataType::kUint64> { using type = uint64_t; };
+template <> struct ElementOf<DataType::kFloat16> { using type = __half; };
+template <> struct ElementOf<DataType::kFloat32> { using type = float; };
+template <> struct ElementOf<DataType::kFloat64> { using type = double; };
+template <> struct ElementOf<DataType::kBfloat16> { using type = __nv_bfloat16; };
+template <> struct ElementOf<DataType::kFloat8e4m3> { using type = __nv_fp8_e4m3; };
+template <> struct ElementOf<DataType::kFloat8e5m2> { using type = __nv_fp8_e5m2; };
+
+// Integers keep their own type, so sums wrap as NCCL's do; floats up to fp32 widen to fp32.
+template <typename T>
+using Acc = std::conditional_t<std::is_integral_v<T> || std::is_same_v<T, double>, T, float>;
+
+template <typename T>
+SHUNT_DEVICE Acc<T> widen(T value) {
+  return static_cast<Acc<T>>(value);
+}
+// Rounds to nearest even; fp8 saturates to the largest finite value, as NCCL's conversion does.
+template <typename T>
+SHUNT_DEVICE T narrow(Acc<T> value) {
+  return T(value);
+}
+
+template <ReduceOp kOp, typename A>
+SHUNT_DEVICE A combine(A a, A b) {
+  if constexpr (std::is_integral_v<A>) {
+    // In the unsigned type: signed overflow is undefined, NCCL's wraps.
+    using U = std::make_unsigned_t<A>;
+    if constexpr (kOp == ReduceOp::kProd) {
+      return static_cast<A>(static_cast<U>(uint64_t{static_cast<U>(a)} * static_cast<U>(b)));
+    } else if constexpr (kOp == ReduceOp::kMax) {
+      return a < b ? b : a;
+    } else if constexpr (kOp == ReduceOp::kMin) {
+      return b < a ? b : a;
+    } else {
+      return static_cast<A>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
+    }
+  } else if constexpr (kOp == ReduceOp::kProd) {
+    return a * b;
+  } else if constexpr (kOp == ReduceOp::kMax) {
+    return fmax(a, b);  // a NaN gives the other operand, as in NCCL
+  } else if constexpr (kOp == ReduceOp::kMin) {
+    return fmin(a, b);
+  } else {
+    return a + b;
+  }
+}
+
+// kAvg divides after the sum: floats in Acc, integers truncate after the sum has wrapped to T.
+template <ReduceOp kOp, typename A>
+SHUNT_DEVICE A finish(A sum, uint32_t ranks) {
+  if constexpr (kOp != ReduceOp::kAvg) {
+    return sum;
+  } else if constexpr (std::is_signed_v<A> && std::is_integral_v<A>) {
+    return static_cast<A>(static_cast<int64_t>(sum) / static_cast<int64_t>(ranks));
+  } else {
+    return static_cast<A>(sum / static_cast<A>(ranks));
+  }
+}
+
+}  // namespace shunt

@@ -1,0 +1,159 @@
+// The protocol's arithmetic: counters, flags, tags and where each lane's packets lie. Everything here is
+// a pure function of facts that all ranks of a communicator share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/datatype.h"
+
+namespace shunt {
+
+inline constexpr uint32_t kMaxRanks = 16;
+inline constexpr uint32_t kMaxPeers = kMaxRanks - 1;
+inline constexpr uint32_t kPacketBytes = 16;
+inline constexpr uint32_t kPushParts = 2;  // halves of a mailbox that a lane uses in turn (push)
+
+// ---- call counters and flags -------------------------------------------------------------------------
+// A lane's call counter is also the flag of its flagged packets. 0 is the flag of a wiped packet, so no
+// call may have it; at the wrap a whole cycle of parts is skipped: skipping one value would use the same
+// part in two consecutive calls.
+inline constexpr uint32_t kFirstCounter = 4;
+inline constexpr uint32_t kFlagPeriod = 1u << 16;
+
+constexpr uint32_t next_counter(uint32_t counter) {
+  return counter + 1 == 0 ? kFirstCounter : counter + 1;
+}
+constexpr uint32_t part_of(uint32_t counter, uint32_t parts) { return counter % parts; }
+
+// Once a period, in one call for each part, the lane zeroes its whole flagged region: a slot that only
+// rare large calls use must not still hold the flag of a call one counter wrap ago.
+constexpr bool zeroes_flags(uint32_t counter, uint32_t parts) {
+  return counter % kFlagPeriod < parts;
+}
+
+static_assert(part_of(next_counter(0xffffffffu), 2) != part_of(0xffffffffu, 2));
+static_assert(part_of(next_counter(0xffffffffu), 4) == (part_of(0xffffffffu, 4) + 1) % 4);
+
+// ---- the tag of a call -------------------------------------------------------------------------------
+// What the header packet carries and the ranks compare. `number`: order of recording on the communicator
+// (1, 2, ...), modulo 2^24. `bytes` modulo 2^28.
+struct CallTag {
+  uint32_t number;
+  uint32_t bytes;
+  DataType type;
+  ReduceOp op;
+  Protocol protocol;
+};
+
+constexpr uint64_t pack(const CallTag& tag) {
+  return (uint64_t{tag.number} & 0xffffff) | (uint64_t{tag.bytes} & 0xfffffff) << 24 |
+         uint64_t(tag.type) << 52 | uint64_t(tag.op) << 57 | uint64_t(tag.protocol) << 61;
+}
+constexpr CallTag unpack_tag(uint64_t word) {
+  return {static_cast<uint32_t>(word & 0xffffff), static_cast<uint32_t>(word >> 24 & 0xfffffff),
+          static_cast<DataType>(word >> 52 & 0x1f), static_cast<ReduceOp>(word >> 57 & 0xf),
+          static_cast<Protocol>(word >> 61 & 0x3)};
+}
+
+// ---- what lies in a slab -----------------------------------------------------------------------------
+// One lane's state in its rank's own device memory. Zero except `counter` (kFirstCounter) when fresh.
+struct alignas(16) LaneState {
+  uint32_t counter;  // the lane's next call
+  uint32_t busy;     // 1 while a kernel runs this lane: entered twice at once is a fault
+  uint32_t unused[2];
+};
+
+// Why a lane stopped otherwise than by data. Sticky, in the rank's own device memory.
+enum class Stop : uint32_t { kNone = 0, kAborted = 1, kTimedOut = 2, kTrapped = 3 };
+
+// What the host tells waiting kernels (in pinned host memory).
+enum class HostOrder : uint32_t { kRun = 0, kAbort = 1, kTrap = 2 };
+
+// What waiting kernels tell the host. Written as one 16-byte store, about once a millisecond for as long
+// as a wait lasts; the host clears it to see whether it comes again.
+struct alignas(16) WaitReport {
+  uint64_t tag;           // pack(CallTag); never 0 for a call
+  uint32_t counter;       // the lane's call counter
+  uint32_t lane_and_one;  // lane + 1; 0: no report
+};
+
+enum class Fault : uint32_t { kNone = 0, kTagMismatch = 1, kEnteredTwice = 2 };
+struct alignas(16) FaultReport {
+  uint64_t mine;    // tag of this rank's call
+  uint64_t theirs;  // tag that the peer sent
+  uint32_t peer;    // rank of the peer
+  Fault fault;
+  uint32_t unused[2];
+};
+
+// One rank's pinned host page.
+struct HostBoard {
+  alignas(128) uint32_t order;  // HostOrder, written by the host only
+  alignas(128) WaitReport waits[kMaxRanks];  // indexed by the rank that is waited for
+  alignas(128) FaultReport fault;
+};
+
+// Where things lie in a slab and in each of its mailboxes. Mailbox (d, s), in d's slab, is mailbox
+// number peer_index(d, s). A mailbox has `parts` parts, each with one header packet a lane, then the
+// lanes' flagged regions, then the lanes' sentinel regions; no two lanes and no two protocols share a
+// packet. All offsets are in bytes.
+struct Geometry {
+  uint32_t ranks = 0;
+  uint32_t lanes = 0;
+  uint32_t parts = 0;
+  uint32_t flagged_packets = 0;   // of one lane in one part
+  uint32_t sentinel_packets = 0;  // of one lane in one part
+
+  constexpr size_t flagged_offset() const { return size_t{lanes} * kPacketBytes; }
+  constexpr size_t sentinel_offset() const {
+    return flagged_offset() + size_t{lanes} * flagged_packets * kPacketBytes;
+  }
+  constexpr size_t part_bytes() const {
+    return sentinel_offset() + size_t{lanes} * sentinel_packets * kPacketBytes;
+  }
+  constexpr size_t mailbox_bytes() const { return part_bytes() * parts; }
+
+  static constexpr size_t kStopOffset = 0;
+  static constexpr size_t kLaneOffset = 128;
+  constexpr size_t mailbox_offset(uint32_t index) const {
+    const size_t head = kLaneOffset + size_t{lanes} * sizeof(LaneState);
+    return (head + 4095) / 4096 * 4096 + index * mailbox_bytes();
+  }
+  constexpr size_t slab_bytes() const { return mailbox_offset(ranks - 1); }
+};
+
+// Index of `peer` among the peers of `rank`, in rank order.
+constexpr uint32_t peer_index(uint32_t rank, uint32_t peer) { return peer < rank ? peer : peer - 1; }
+constexpr uint32_t peer_at(uint32_t rank, uint32_t index) { return index < rank ? index : index + 1; }
+
+// ---- the argument of the kernel ----------------------------------------------------------------------
+struct PeerAddress {
+  unsigned char* write;  // mailbox (peer, rank): this rank's packets go here
+  unsigned char* poll;   // mailbox (rank, peer): the peer's packets come here
+};
+
+// Passed by value, so a captured call keeps it. Nothing in it may change from replay to replay.
+struct AllReduceParams {
+  const void* send;  // `count` elements at any element alignment; device memory of this rank
+  void* recv;        // likewise; may equal send
+  uint64_t count;
+  uint64_t tag;  // pack(CallTag)
+  LaneState* lanes;
+  uint32_t* stop;    // Stop, in the slab
+  HostBoard* board;  // device address of the pinned page
+  uint64_t timeout_ns;  // 0 except in the probe: give up (Stop::kTimedOut) after this long in one wait
+  uint32_t rank;
+  uint32_t ranks;
+  ReduceOp op;
+  uint32_t packets_per_lane;
+  uint32_t parts;
+  uint32_t lane_capacity;       // packets of one lane in one part, of this call's protocol
+  uint32_t flagged_capacity;    // the same of the flagged region
+  uint32_t data_offset;         // of this call's protocol region within a part
+  uint32_t flagged_offset;      // of the flagged region within a part
+  uint32_t part_bytes;
+  PeerAddress peers[kMaxPeers];  // in rank order, this rank left out
+};
+
+}  // namespace shunt
