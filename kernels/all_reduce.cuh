@@ -36,18 +36,19 @@ class Wait {
     const uint64_t now = device::clock_ns();
     if (start_ == 0) start_ = reported_ = now;
     if (params_.timeout_ns != 0 && now - start_ > params_.timeout_ns) {
-      device::store<Word::k8>(&params_.board->waits[peer], report(), false);
+      report(peer);
       return stop(Stop::kTimedOut);
     }
     if (now - reported_ > kReportAfterNs) {
       reported_ = now;
-      device::store<Word::k8>(&params_.board->waits[peer], report(), false);
+      report(peer);
     }
     if (now - start_ > kReportAfterNs) device::sleep_ns(kBackOffNs);
     return true;
   }
-  SHUNT_DEVICE Packet report() const {
-    return {params_.tag, uint64_t{counter_} | uint64_t{device::block() + 1} << 32};
+  SHUNT_DEVICE void report(uint32_t peer) const {
+    device::store<Word::k8>(&params_.board->waits[device::block()],
+                            {params_.tag, uint64_t{counter_} | uint64_t{peer + 1} << 32}, false);
   }
   SHUNT_DEVICE bool stop(Stop reason) {
     reason_ = reason;

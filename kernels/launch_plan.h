@@ -12,12 +12,12 @@ namespace shunt {
 
 // What the devices of a communicator allow: the smallest value over all ranks.
 struct DeviceLimits {
-  uint32_t max_threads = 512;  // data threads of a lane; a multiple of 32
-  uint32_t max_lanes = 64;
+  uint32_t max_threads = 256;  // data threads of a lane; a multiple of 32
+  uint32_t max_lanes = kMaxLanes;
 };
 
 // Largest value that max_threads may take: the kernels' register budget is made for it.
-inline constexpr uint32_t kMaxDataThreads = 512;
+inline constexpr uint32_t kMaxDataThreads = 480;  // with the header warp, 16 warps: 128 registers each
 
 // One warp of each block handles headers and nothing else, beside the data threads.
 inline constexpr uint32_t kHeaderThreads = 32;

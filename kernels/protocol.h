@@ -11,6 +11,7 @@ namespace shunt {
 
 inline constexpr uint32_t kMaxRanks = 16;
 inline constexpr uint32_t kMaxPeers = kMaxRanks - 1;
+inline constexpr uint32_t kMaxLanes = 64;
 inline constexpr uint32_t kPacketBytes = 16;
 inline constexpr uint32_t kPushParts = 2;  // halves of a mailbox that a lane uses in turn (push)
 
@@ -75,7 +76,7 @@ enum class HostOrder : uint32_t { kRun = 0, kAbort = 1, kTrap = 2 };
 struct alignas(16) WaitReport {
   uint64_t tag;           // pack(CallTag); never 0 for a call
   uint32_t counter;       // the lane's call counter
-  uint32_t lane_and_one;  // lane + 1; 0: no report
+  uint32_t peer_and_one;  // the rank that is waited for, + 1; 0: no report
 };
 
 enum class Fault : uint32_t { kNone = 0, kTagMismatch = 1, kEnteredTwice = 2 };
@@ -90,7 +91,7 @@ struct alignas(16) FaultReport {
 // One rank's pinned host page.
 struct HostBoard {
   alignas(128) uint32_t order;  // HostOrder, written by the host only
-  alignas(128) WaitReport waits[kMaxRanks];  // indexed by the rank that is waited for
+  alignas(128) WaitReport waits[kMaxLanes];  // indexed by lane
   alignas(128) FaultReport fault;
 };
 
@@ -104,6 +105,8 @@ struct Geometry {
   uint32_t parts = 0;
   uint32_t flagged_packets = 0;   // of one lane in one part
   uint32_t sentinel_packets = 0;  // of one lane in one part
+
+  bool operator==(const Geometry&) const = default;
 
   constexpr size_t flagged_offset() const { return size_t{lanes} * kPacketBytes; }
   constexpr size_t sentinel_offset() const {

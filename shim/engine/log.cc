@@ -27,8 +27,8 @@ class ErrnoKeeper {
   const int errno_;
 };
 
-// A plain write would end the program when the reader of its stderr has gone. The thread's mask, not
-// signal(): the disposition belongs to the program.
+// A plain write would end the program when the reader of its stderr has gone. The thread's mask,
+// not signal(): the disposition belongs to the program.
 class SigpipeGuard {
  public:
   SigpipeGuard() {
@@ -41,7 +41,8 @@ class SigpipeGuard {
   }
   ~SigpipeGuard() {
     const timespec now{};
-    while (raised_ && !was_pending_ && sigtimedwait(&sigpipe_, nullptr, &now) < 0 && errno == EINTR) {
+    while (raised_ && !was_pending_ && sigtimedwait(&sigpipe_, nullptr, &now) < 0 &&
+           errno == EINTR) {
     }
     pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
   }
@@ -65,8 +66,8 @@ bool write_line(int fd, std::string_view line) {
   return written >= 0;
 }
 
-// Not spdlog's: localtime takes a lock that a fork may leave locked, and reads TZ while the program may be
-// changing its environment.
+// Not spdlog's: localtime takes a lock that a fork may leave locked, and reads TZ while the program
+// may be changing its environment.
 std::string utc_time(std::chrono::system_clock::time_point time) {
   using namespace std::chrono;
   const auto milli = floor<milliseconds>(time);
@@ -82,18 +83,23 @@ std::string utc_time(std::chrono::system_clock::time_point time) {
 
 const char* kind_of(spdlog::level::level_enum level) {
   switch (level) {
-    case spdlog::level::critical: return "stats";
-    case spdlog::level::err: return "error:";
-    case spdlog::level::warn: return "warning:";
-    case spdlog::level::info: return "info:";
-    default: return "debug:";
+    case spdlog::level::critical:
+      return "stats";
+    case spdlog::level::err:
+      return "error:";
+    case spdlog::level::warn:
+      return "warning:";
+    case spdlog::level::info:
+      return "info:";
+    default:
+      return "debug:";
   }
 }
 
 std::string compose(std::string prefix, const char* kind, std::string_view message) {
   std::string line = std::move(prefix);
   line += format("nccl-shunt[%d] %s ", static_cast<int>(getpid()), kind);
-  for (const char c : message) {
+  for (const char c : message.substr(0, kMaxLogLine)) {
     const auto byte = static_cast<unsigned char>(c);
     line += byte < 0x20 || byte == 0x7f ? ' ' : c;
   }
@@ -102,16 +108,18 @@ std::string compose(std::string prefix, const char* kind, std::string_view messa
   return line;
 }
 
-// Holds no lock and no state that a line changes, so that a child forked in the middle of a line can log.
-// Holds no descriptor either: programs close those that they do not know, and would get our lines in the
-// file or socket that has the number next. So a file is opened for each line.
+// Holds no lock and no state that a line changes, so that a child forked in the middle of a line
+// can log. Holds no descriptor either: programs close those that they do not know, and would get
+// our lines in the file or socket that has the number next. So a file is opened for each line.
 class LineSink final : public spdlog::sinks::sink {
  public:
-  LineSink(std::string file, std::string folder) : file_(std::move(file)), folder_(std::move(folder)) {}
+  LineSink(std::string file, std::string folder)
+      : file_(std::move(file)), folder_(std::move(folder)) {}
 
   void log(const spdlog::details::log_msg& msg) override {
     const std::string_view message(msg.payload.data(), msg.payload.size());
-    if (!file_.empty() && write_to_file(compose(utc_time(msg.time) + " ", kind_of(msg.level), message)))
+    if (!file_.empty() &&
+        write_to_file(compose(utc_time(msg.time) + " ", kind_of(msg.level), message)))
       return;
     write_line(STDERR_FILENO, compose("", kind_of(msg.level), message));
   }
@@ -125,10 +133,11 @@ class LineSink final : public spdlog::sinks::sink {
     gethostname(host, sizeof(host) - 1);
     std::string path = expand_log_path(file_, getpid(), host);
     if (path[0] != '/') path = folder_ + "/" + path;
-    // O_NOFOLLOW: in /tmp another user may have put a link of that name. O_NONBLOCK: opening a FIFO that
-    // nobody reads would wait for ever.
-    const int fd = open(path.c_str(),
-                        O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+    // O_NOFOLLOW: in /tmp another user may have put a link of that name. O_NONBLOCK: opening a FIFO
+    // that nobody reads would wait for ever.
+    const int fd =
+        open(path.c_str(),
+             O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
     const bool written = fd >= 0 && write_line(fd, line);
     const int error = errno;
     if (fd >= 0) close(fd);
@@ -149,15 +158,15 @@ class LineSink final : public spdlog::sinks::sink {
 struct State {
   State(const std::string& file, const std::string& folder)
       : logger("nccl-shunt", std::make_shared<LineSink>(file, folder)) {
-    logger.set_level(spdlog::level::trace);                  // g_level filters
-    logger.set_error_handler([](const std::string&) {});     // spdlog's own takes a lock
+    logger.set_level(spdlog::level::trace);               // g_level filters
+    logger.set_error_handler([](const std::string&) {});  // spdlog's own takes a lock
   }
   spdlog::logger logger;
   const State* previous = nullptr;  // reachable, so that leak checkers see no leak
 };
 
-// Neither is ever destroyed: another thread may be logging, and destructors and atexit functions do.
-// No function-local static: its guard may be held by another thread at a fork.
+// Neither is ever destroyed: another thread may be logging, and destructors and atexit functions
+// do. No function-local static: its guard may be held by another thread at a fork.
 constinit std::atomic<State*> g_state = nullptr;
 constinit std::atomic<LogLevel> g_level = LogLevel::info;
 
@@ -170,7 +179,7 @@ State* current_state() {
   return state;
 }
 
-void emit(spdlog::level::level_enum level, const std::string& message) noexcept {
+void emit(spdlog::level::level_enum level, std::string_view message) noexcept {
   const ErrnoKeeper keep_errno;
   try {
     current_state()->logger.log(level, spdlog::string_view_t(message.data(), message.size()));
@@ -222,7 +231,7 @@ bool log_enabled(LogLevel level) noexcept {
   return level != LogLevel::off && level <= g_level.load(std::memory_order_relaxed);
 }
 
-void log_line(LogLevel level, const std::string& message) noexcept {
+void log_line(LogLevel level, std::string_view message) noexcept {
   if (!log_enabled(level)) return;
   static constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::off, spdlog::level::err,
                                                           spdlog::level::warn, spdlog::level::info,
@@ -230,7 +239,7 @@ void log_line(LogLevel level, const std::string& message) noexcept {
   emit(kLevels[static_cast<int>(level)], message);
 }
 
-void log_stats_line(const std::string& message) noexcept { emit(spdlog::level::critical, message); }
+void log_stats_line(std::string_view message) noexcept { emit(spdlog::level::critical, message); }
 
 std::string format(const char* fmt, ...) {
   va_list args;
@@ -241,12 +250,12 @@ std::string format(const char* fmt, ...) {
   return text;
 }
 
-#define SHUNT_DEFINE_LOG(name, level)           \
-  void name(const char* fmt, ...) noexcept {    \
-    va_list args;                               \
-    va_start(args, fmt);                        \
-    log_formatted(LogLevel::level, fmt, args);  \
-    va_end(args);                               \
+#define SHUNT_DEFINE_LOG(name, level)          \
+  void name(const char* fmt, ...) noexcept {   \
+    va_list args;                              \
+    va_start(args, fmt);                       \
+    log_formatted(LogLevel::level, fmt, args); \
+    va_end(args);                              \
   }
 SHUNT_DEFINE_LOG(log_error, error)
 SHUNT_DEFINE_LOG(log_warning, warning)

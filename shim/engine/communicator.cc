@@ -1,0 +1,141 @@
+#include "shim/engine/communicator.h"
+
+#include <chrono>
+#include <thread>
+
+#include "shim/engine/log.h"
+
+namespace shunt {
+namespace {
+std::atomic<unsigned long long> shunting_communicators{0};
+}  // namespace
+
+unsigned long long Communicator::ever_shunting() { return shunting_communicators.load(); }
+
+Communicator::Communicator(NcclLibrary& library, ncclComm_t handle, std::string key, bool blocking)
+    : library_(library), handle_(handle), key_(std::move(key)), blocking_(blocking) {
+  // A communicator that is not ready yet answers nothing; it is forwarded anyway.
+  if (!blocking_) return;
+  if (library.comm_user_rank(handle, &rank_) != ncclSuccess ||
+      library.comm_count(handle, &ranks_) != ncclSuccess ||
+      library.comm_cu_device(handle, &device_) != ncclSuccess) {
+    throw cu::Error("the new communicator does not tell its rank", -1);
+  }
+}
+
+Communicator::~Communicator() { retire(); }
+
+void Communicator::adopt(const Verdict& verdict, std::unique_ptr<SlabSet> set,
+                         std::shared_ptr<Watch> watch) {
+  verdict_ = verdict;
+  set_ = std::move(set);
+  watch_ = std::move(watch);
+  if (verdict_.shunt) {
+    Watchdog::get().add(watch_);
+    shunting_communicators.fetch_add(1);
+  }
+  shunting_.store(verdict_.shunt, std::memory_order_release);
+}
+
+ncclResult_t Communicator::failure() const {
+  return watch_ != nullptr && watch_->failed() ? ncclRemoteError : ncclSuccess;
+}
+
+ncclResult_t Communicator::order_result(cu::Result result) const noexcept {
+  if (result == cu::kSuccess) return ncclSuccess;
+  if (watch_ != nullptr) watch_->look(Clock::now());  // a kernel that trapped has said why
+  log_warning("communicator %s: %s", watch_ != nullptr ? watch_->name().c_str() : key_.c_str(),
+              cu::error_text("shunted call", result).c_str());
+  return ncclUnhandledCudaError;
+}
+
+ncclResult_t Communicator::all_reduce(const AllReduceCall& call) noexcept {
+  if (aborted()) return ncclInvalidUsage;
+  if (const ncclResult_t failed = failure(); failed != ncclSuccess) return failed;
+  try {
+    std::lock_guard lock(mutex_);
+    cu::ContextScope current(set_->device().context);
+    StreamOrder::Place place;
+    cu::Result result = order_.before(call.stream, place);
+    if (result == cu::kSuccess) {
+      result = launch_all_reduce(*set_, verdict_.limits, call, ++calls_);
+    }
+    if (result == cu::kSuccess) result = order_.after(call.stream, place);
+    return order_result(result);
+  } catch (const cu::Error& error) {
+    return order_result(error.code);
+  }
+}
+
+ncclResult_t Communicator::before_forwarded(cu::Stream stream, StreamOrder::Place& place) noexcept {
+  if (!shunting()) return ncclSuccess;
+  if (const ncclResult_t failed = failure(); failed != ncclSuccess) return failed;
+  try {
+    std::lock_guard lock(mutex_);
+    cu::ContextScope current(set_->device().context);
+    return order_result(order_.before(stream, place));
+  } catch (const cu::Error& error) {
+    return order_result(error.code);
+  }
+}
+
+ncclResult_t Communicator::after_forwarded(cu::Stream stream,
+                                           const StreamOrder::Place& place) noexcept {
+  if (!shunting()) return ncclSuccess;
+  try {
+    std::lock_guard lock(mutex_);
+    cu::ContextScope current(set_->device().context);
+    return order_result(order_.after(stream, place));
+  } catch (const cu::Error& error) {
+    return order_result(error.code);
+  }
+}
+
+ncclResult_t Communicator::join(cu::Stream stream) noexcept {
+  StreamOrder::Place place;
+  return before_forwarded(stream, place);
+}
+
+ncclResult_t Communicator::extend(cu::Stream stream) noexcept {
+  StreamOrder::Place place;
+  const ncclResult_t result = before_forwarded(stream, place);
+  return result != ncclSuccess ? result : after_forwarded(stream, place);
+}
+
+void Communicator::abort() noexcept {
+  aborted_.store(true, std::memory_order_release);
+  if (watch_ != nullptr) watch_->order(HostOrder::kAbort);
+}
+
+void Communicator::drain() noexcept {
+  if (!shunting()) return;
+  try {
+    cu::RelaxedCaptureScope relaxed;
+    cu::ContextScope current(set_->device().context);
+    while (!aborted() && failure() == ncclSuccess && order_.poll() == cu::kNotReady) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  } catch (const cu::Error& error) {
+    log_debug("drain: %s", error.what());
+  }
+}
+
+void Communicator::retire() noexcept {
+  std::lock_guard lock(mutex_);
+  if (set_ == nullptr) return;
+  shunting_.store(false, std::memory_order_release);
+  if (watch_ != nullptr) {
+    watch_->look(Clock::now());
+    Watchdog::get().remove(watch_.get());
+  }
+  // Whether it is clean on all ranks is found out when it is offered again. A dirty one is leaked: a
+  // peer may still write to it, and replays of old graphs must still find its stop word.
+  const bool again = !aborted() && failure() == ncclSuccess;
+  if (again) {
+    SlabPool::get().give(std::move(set_));
+  } else {
+    (void)set_.release();
+  }
+}
+
+}  // namespace shunt

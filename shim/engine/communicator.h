@@ -1,0 +1,84 @@
+// One communicator of the real NCCL, as this library knows it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "shim/engine/launch.h"
+#include "shim/engine/nccl_library.h"
+#include "shim/engine/stream_order.h"
+#include "shim/engine/verdict.h"
+#include "shim/engine/watch.h"
+
+namespace shunt {
+
+class Communicator {
+ public:
+  // `key`: equal for all local ranks of one communicator and for no other. `blocking`: false where the
+  // communicator was configured so; it is then forwarded for ever.
+  Communicator(NcclLibrary& library, ncclComm_t handle, std::string key, bool blocking);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  NcclLibrary& library() const { return library_; }
+  ncclComm_t handle() const { return handle_; }
+  const std::string& key() const { return key_; }
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+  cu::Device device() const { return device_; }
+  bool blocking() const { return blocking_; }
+  int next_split() { return splits_++; }
+
+  static unsigned long long ever_shunting();  // how many communicators of this process came to shunt
+
+  // The end of preparing: from here on calls may be shunted.
+  void adopt(const Verdict& verdict, std::unique_ptr<SlabSet> set, std::shared_ptr<Watch> watch);
+  bool shunting() const { return shunting_.load(std::memory_order_acquire); }
+  const Verdict& verdict() const { return verdict_; }
+  // ncclRemoteError once an operation ended otherwise than by data, else ncclSuccess.
+  ncclResult_t failure() const;
+  bool aborted() const { return aborted_.load(std::memory_order_acquire); }
+
+  // Enqueues a call that shunts() accepted.
+  ncclResult_t all_reduce(const AllReduceCall& call) noexcept;
+  // Stream order around an operation that NCCL enqueues; no effect unless the communicator shunts.
+  ncclResult_t before_forwarded(cu::Stream stream, StreamOrder::Place& place) noexcept;
+  ncclResult_t after_forwarded(cu::Stream stream, const StreamOrder::Place& place) noexcept;
+  // Makes `stream` wait for the last operation.
+  ncclResult_t join(cu::Stream stream) noexcept;
+  // Moves the order's end to `stream`, so that the next operation follows what is on it.
+  ncclResult_t extend(cu::Stream stream) noexcept;
+
+  // Ends every wait of this communicator's kernels; they end unfinished, and so does every later one.
+  void abort() noexcept;
+  // Waits until the last eager shunted or forwarded operation has ended, was aborted or has failed.
+  void drain() noexcept;
+  // After destroy: the slab set goes back to the pool if it may be used again.
+  void retire() noexcept;
+
+ private:
+  ncclResult_t order_result(cu::Result result) const noexcept;
+
+  NcclLibrary& library_;
+  const ncclComm_t handle_;
+  const std::string key_;
+  const bool blocking_;
+  int rank_ = 0;
+  int ranks_ = 1;
+  cu::Device device_ = 0;
+  int splits_ = 0;
+
+  std::mutex mutex_;  // never held while waiting for a peer
+  std::atomic<bool> shunting_{false};
+  std::atomic<bool> aborted_{false};
+  Verdict verdict_;
+  std::unique_ptr<SlabSet> set_;
+  std::shared_ptr<Watch> watch_;
+  StreamOrder order_;
+  uint32_t calls_ = 0;  // recorded so far
+};
+
+}  // namespace shunt

@@ -1,0 +1,48 @@
+// The engine's only exported symbol, and what happens once in a process.
+#include "shim/engine_interface.h"
+
+#include <cstdlib>
+
+#include "shim/engine/log.h"
+#include "shim/engine/nccl_library.h"
+#include "shim/engine/process_settings.h"
+#include "shim/engine/watch.h"
+#include "shim/engine/wrappers.h"
+
+namespace shunt {
+namespace {
+
+void at_exit() {
+  Watchdog::get().look_at_all();  // a kernel that trapped just now has said why
+  if (!process_settings().stats) return;
+  const Counters count = counters();
+  log_stats_line(format("shunted=%llu forwarded=%llu communicators=%llu", count.shunted,
+                        count.forwarded, count.communicators));
+}
+
+HookTable wrappers_of(const void* address) {
+  try {
+    const NcclLibrary* library = library_of(address);
+    return library == nullptr ? nullptr : library->wrappers;
+  } catch (const std::exception& error) {
+    log_error("%s", error.what());
+    return nullptr;
+  }
+}
+
+void warn(const char* message) { log_warning("%s", message); }
+
+constexpr Engine kEngine{kEngineAbi, wrappers_of, warn};
+
+}  // namespace
+}  // namespace shunt
+
+extern "C" __attribute__((visibility("default"))) const shunt::Engine* shunt_engine() {
+  static const bool once = [] {
+    shunt::process_settings();
+    std::atexit(shunt::at_exit);
+    return true;
+  }();
+  (void)once;
+  return &shunt::kEngine;
+}

@@ -1,0 +1,138 @@
+#include "shim/engine/group.h"
+
+#include <algorithm>
+#include <map>
+
+#include "shim/engine/log.h"
+#include "shim/engine/prepare.h"
+#include "shim/engine/registry.h"
+
+namespace shunt {
+
+Group& Group::of(const NcclLibrary& library) {
+  thread_local Group groups[kMaxLibraries];
+  return groups[library.slot];
+}
+
+ncclResult_t Group::start(NcclLibrary& library) {
+  const ncclResult_t result = library.call<k_ncclGroupStart>();
+  if (result == ncclSuccess) ++depth_;
+  return result;
+}
+
+void Group::add_use(Communicator& communicator, cu::Stream stream) {
+  const bool known = std::any_of(uses_.begin(), uses_.end(), [&](const Use& use) {
+    return use.communicator == &communicator && use.stream == stream;
+  });
+  if (!known) uses_.push_back({&communicator, stream});
+}
+
+void Group::queue(Communicator& communicator, const AllReduceCall& call) {
+  add_use(communicator, call.stream);
+  shunted_.push_back({&communicator, call});
+}
+
+void Group::note_forwarded(Communicator* communicator, cu::Stream stream, ncclResult_t result) {
+  if (result != ncclSuccess && result != ncclInProgress) {
+    failed_ = true;
+    return;
+  }
+  if (shunted_.empty()) forwarded_first_ = true;
+  if (communicator == nullptr || !communicator->shunting()) return;
+  add_use(*communicator, stream);
+  forwarded_.push_back({communicator, stream});
+}
+
+// NCCL joins all streams of a communicator in a group: each operation of the group follows what was on any
+// of them, and what comes later on any of them follows the whole group.
+ncclResult_t Group::fork_streams() {
+  ncclResult_t result = ncclSuccess;
+  for (const Use& use : uses_) {
+    const auto streams = std::count_if(uses_.begin(), uses_.end(), [&](const Use& other) {
+      return other.communicator == use.communicator;
+    });
+    if (streams > 1 && result == ncclSuccess) result = use.communicator->extend(use.stream);
+  }
+  return result;
+}
+
+ncclResult_t Group::join_streams() {
+  ncclResult_t result = ncclSuccess;
+  for (const Use& use : uses_) {
+    const auto streams = std::count_if(uses_.begin(), uses_.end(), [&](const Use& other) {
+      return other.communicator == use.communicator;
+    });
+    if (streams > 1 && result == ncclSuccess) result = use.communicator->join(use.stream);
+  }
+  return result;
+}
+
+ncclResult_t Group::run_shunted() {
+  ncclResult_t result = ncclSuccess;
+  for (const Shunted& shunted : shunted_) {
+    if (result == ncclSuccess) result = shunted.communicator->all_reduce(shunted.call);
+  }
+  return result;
+}
+
+ncclResult_t Group::finish_forwarded() {
+  ncclResult_t result = ncclSuccess;
+  for (const Use& use : forwarded_) {
+    if (result == ncclSuccess) result = use.communicator->extend(use.stream);
+  }
+  return result;
+}
+
+void Group::clear() {
+  failed_ = forwarded_first_ = false;
+  shunted_.clear();
+  forwarded_.clear();
+  uses_.clear();
+  makers_.clear();
+}
+
+ncclResult_t Group::end(NcclLibrary& library) {
+  if (depth_ != 1) {
+    const ncclResult_t result = library.call<k_ncclGroupEnd>();
+    if (depth_ > 0) --depth_;
+    return result;
+  }
+  depth_ = 0;
+  // An error inside the group cancels what was queued; NCCL's End says which.
+  const bool cancelled = failed_;
+  ncclResult_t ours = cancelled ? ncclSuccess : fork_streams();
+  // In the order of the user's calls where a group cannot be split: another rank may make the same calls
+  // outside a group, and then waits for them in that order.
+  const bool ours_first = !forwarded_first_;
+  if (!cancelled && ours == ncclSuccess && ours_first) ours = run_shunted();
+  const ncclResult_t theirs = library.call<k_ncclGroupEnd>();
+  const bool ended = theirs == ncclSuccess || theirs == ncclInProgress;
+  if (!cancelled && ended && ours == ncclSuccess) {
+    ours = finish_forwarded();
+    if (ours == ncclSuccess && !ours_first) ours = run_shunted();
+    if (ours == ncclSuccess) ours = join_streams();
+  }
+  const std::vector<Maker> makers = std::move(makers_);
+  clear();
+  if (!ended) return theirs;
+  if (ours == ncclSuccess && !makers.empty()) ours = finish_makers(library, makers);
+  return ours != ncclSuccess ? ours : theirs;
+}
+
+ncclResult_t finish_makers(NcclLibrary& library, const std::vector<Maker>& makers) {
+  std::map<std::string, std::vector<std::shared_ptr<Communicator>>> by_key;
+  for (const Maker& maker : makers) {
+    if (maker.out == nullptr || *maker.out == nullptr) continue;
+    auto communicator =
+        std::make_shared<Communicator>(library, *maker.out, maker.key, maker.blocking);
+    Registry::get().add(communicator);
+    by_key[maker.key].push_back(std::move(communicator));
+  }
+  ncclResult_t result = ncclSuccess;
+  for (const auto& [key, locals] : by_key) {
+    if (result == ncclSuccess) result = prepare(locals);
+  }
+  return result;
+}
+
+}  // namespace shunt

@@ -1,0 +1,72 @@
+// ncclGroupStart/End of one thread and one library. Calls that will be shunted wait here until the
+// outermost End, as NCCL's own do; calls that are forwarded go into NCCL's group at once.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shim/engine/communicator.h"
+
+namespace shunt {
+
+// A communicator that a call is about to make. `out` is filled by NCCL, at the latest when the outermost
+// group ends; null there: this rank is not part of it (a split with no colour).
+struct Maker {
+  ncclComm_t* out;
+  std::string key;
+  bool blocking;
+};
+
+class Group {
+ public:
+  // This thread's group of `library`.
+  static Group& of(const NcclLibrary& library);
+
+  bool open() const { return depth_ > 0; }
+  ncclResult_t start(NcclLibrary& library);
+  ncclResult_t end(NcclLibrary& library);
+  // ncclGroupSimulateEnd: ends a level and runs nothing.
+  template <typename F>
+  ncclResult_t simulate_end(F&& real) {
+    const ncclResult_t result = real();
+    if (depth_ > 0 && --depth_ == 0) clear();
+    return result;
+  }
+
+  void queue(Communicator& communicator, const AllReduceCall& call);
+  void note_forwarded(Communicator* communicator, cu::Stream stream, ncclResult_t result);
+  void note_failure() { failed_ = true; }
+  void queue_maker(Maker maker) { makers_.push_back(std::move(maker)); }
+
+ private:
+  struct Shunted {
+    Communicator* communicator;
+    AllReduceCall call;
+  };
+  struct Use {
+    Communicator* communicator;
+    cu::Stream stream;
+  };
+  ncclResult_t run_shunted();
+  ncclResult_t finish_forwarded();
+  ncclResult_t fork_streams();
+  ncclResult_t join_streams();
+  void add_use(Communicator& communicator, cu::Stream stream);
+  void clear();
+
+  int depth_ = 0;
+  bool failed_ = false;
+  bool forwarded_first_ = false;  // the first operation in the group was forwarded
+  std::vector<Shunted> shunted_;
+  std::vector<Use> forwarded_;
+  std::vector<Use> uses_;  // every (communicator, stream) once
+  std::vector<Maker> makers_;
+};
+
+// Registers and prepares what `makers` made, communicator after communicator in an order that all ranks
+// share. The result is what the maker's caller gets if NCCL itself succeeded.
+ncclResult_t finish_makers(NcclLibrary& library, const std::vector<Maker>& makers);
+
+}  // namespace shunt

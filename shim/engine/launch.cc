@@ -1,0 +1,33 @@
+#include "shim/engine/launch.h"
+
+namespace shunt {
+namespace {
+
+size_t batch_index(uint32_t ranks) {
+  size_t index = 0;
+  while (kPeerBatches[index] != peer_batch_for(ranks)) ++index;
+  return index;
+}
+
+}  // namespace
+
+cu::Result launch_all_reduce(const SlabSet& set, const DeviceLimits& limits, const AllReduceCall& call,
+                             uint32_t number, uint64_t timeout_ns) {
+  const size_t bytes = call.count * size_of(call.type);
+  const LaunchPlan plan = plan_launch(bytes, call.type, limits);
+  AllReduceParams params = set.params(plan.protocol);
+  params.send = call.send;
+  params.recv = call.recv;
+  params.count = call.count;
+  params.op = call.op;
+  params.tag = pack({number, static_cast<uint32_t>(bytes), call.type, call.op, plan.protocol});
+  params.packets_per_lane = plan.packets_per_lane;
+  params.timeout_ns = timeout_ns;
+  void* arguments[] = {&params};
+  const cu::Function kernel =
+      set.device().kernels[batch_index(params.ranks)][static_cast<size_t>(call.type)];
+  return cu::api().launch(kernel, plan.lanes, 1, 1, plan.threads + kHeaderThreads, 1, 1, 0, call.stream,
+                          arguments, nullptr);
+}
+
+}  // namespace shunt

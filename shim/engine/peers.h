@@ -1,0 +1,34 @@
+// The processes of a communicator's other ranks, to notice that one has died. Host only: no CUDA call.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "shim/engine/verdict.h"
+
+namespace shunt {
+
+class PeerProcesses {
+ public:
+  PeerProcesses() = default;
+  // Ranks of this process, and of other pid namespaces (where a pid means another process), are left out.
+  PeerProcesses(std::span<const Facts> facts, uint32_t own_rank);
+  ~PeerProcesses();
+  PeerProcesses(const PeerProcesses&) = delete;
+  PeerProcesses& operator=(const PeerProcesses&) = delete;
+
+  bool dead(uint32_t rank) const;
+  // The lowest rank whose process has ended, or -1.
+  int first_dead() const;
+  int64_t pid(uint32_t rank) const { return rank < peers_.size() ? peers_[rank].pid : 0; }
+
+ private:
+  struct Peer {
+    int64_t pid = 0;
+    int fd = -1;        // pidfd: stays bound to this process when its pid is used again
+    bool gone = false;  // had already ended when we asked
+  };
+  std::vector<Peer> peers_;
+};
+
+}  // namespace shunt

@@ -1,0 +1,215 @@
+#include "shim/engine/probe.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "shim/engine/log.h"
+
+namespace shunt {
+namespace {
+
+constexpr int kReplays = 3;
+
+struct Step {
+  DataType type;
+  size_t bytes;
+};
+
+// Word i of `rank` in a round: sums of up to 16 of them are exact in fp32 as in uint32.
+uint32_t word_of(uint32_t rank, uint32_t i, uint32_t round) {
+  uint32_t h = i * 2654435761u ^ rank * 40503u ^ round * 2246822519u;
+  h ^= h >> 15;
+  h *= 2654435761u;
+  return (h ^ h >> 13) & 0xfffff;
+}
+
+// The buffers of one local rank, and its graph.
+class Bench {
+ public:
+  Bench(LocalRank& local, const Verdict& verdict)
+      : local_(local),
+        verdict_(verdict),
+        bytes_((verdict.cap + 15) / 16 * 16),
+        scratch_(*local.device, 2 * bytes_),
+        device_(scratch_.device()),
+        host_(scratch_.host()) {}
+  ~Bench() {
+    try {
+      cu::ContextScope current(local_.device->context);
+      if (exec_ != nullptr) cu::api().graph_exec_destroy(exec_);
+    } catch (const cu::Error&) {
+      // The context is gone, and the graph with it.
+    }
+  }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+
+  void capture(std::span<const Step> steps, uint32_t first_call) {
+    cu::ContextScope current(local_.device->context);
+    SHUNT_CU(begin_capture, stream(), cu::kCaptureModeRelaxed);
+    cu::Result result = cu::kSuccess;
+    for (const Step& step : steps) {
+      if (result == cu::kSuccess) result = launch(step, first_call++);
+    }
+    cu::Graph graph = nullptr;
+    const cu::Result ended = cu::api().end_capture(stream(), &graph);
+    cu::check(result, "cuLaunchKernel");
+    cu::check(ended, "cuStreamEndCapture");
+    result = cu::api().graph_instantiate(&exec_, graph, 0);
+    cu::api().graph_destroy(graph);
+    cu::check(result, "cuGraphInstantiate");
+  }
+
+  // Sends fresh data, runs `step` eagerly or the graph, and fetches the result.
+  void enqueue(const Step& step, uint32_t round, uint32_t call, bool replay) {
+    cu::ContextScope current(local_.device->context);
+    for (uint32_t i = 0; i < step.bytes / 4; ++i) put(i, step.type, word_of(local_.rank(), i, round));
+    SHUNT_CU(copy_to_device, device_, host_, step.bytes, stream());
+    SHUNT_CU(set32, device_ + bytes_, 0xdeadbeefu, step.bytes / 4, stream());
+    if (replay) {
+      SHUNT_CU(graph_launch, exec_, stream());
+    } else {
+      cu::check(launch(step, call), "cuLaunchKernel");
+    }
+    SHUNT_CU(copy_to_host, host_ + bytes_, device_ + bytes_, step.bytes, stream());
+  }
+
+  bool right(const Step& step, uint32_t round) const {
+    for (uint32_t i = 0; i < step.bytes / 4; ++i) {
+      uint32_t sum = 0;
+      for (uint32_t r = 0; r < verdict_.geometry.ranks; ++r) sum += word_of(r, i, round);
+      uint32_t got = 0;
+      std::memcpy(&got, host_ + bytes_ + 4 * i, 4);
+      const auto real = static_cast<float>(sum);
+      uint32_t want = sum;
+      if (step.type == DataType::kFloat32) std::memcpy(&want, &real, 4);
+      if (got != want) return false;
+    }
+    return true;
+  }
+
+ private:
+  cu::Stream stream() const { return local_.stream->get(); }
+  void put(uint32_t i, DataType type, uint32_t word) {
+    const auto real = static_cast<float>(word);
+    std::memcpy(host_ + 4 * i, type == DataType::kFloat32 ? static_cast<const void*>(&real) : &word, 4);
+  }
+  cu::Result launch(const Step& step, uint32_t call) {
+    const AllReduceCall all_reduce{reinterpret_cast<const void*>(device_),
+                                   reinterpret_cast<void*>(device_ + bytes_),
+                                   step.bytes / 4,
+                                   step.type,
+                                   ReduceOp::kSum,
+                                   stream()};
+    return launch_all_reduce(*local_.set, verdict_.limits, all_reduce, call,
+                             static_cast<uint64_t>(kProbeSeconds * 1e9));
+  }
+
+  LocalRank& local_;
+  const Verdict& verdict_;
+  const size_t bytes_;
+  Scratch scratch_;
+  const cu::Ptr device_;
+  unsigned char* const host_;
+  cu::GraphExec exec_ = nullptr;
+};
+
+void wait_until_idle(LocalRank& local) {
+  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                           std::chrono::duration<double>(2 * kProbeSeconds));
+  cu::ContextScope current(local.device->context);
+  while (!local.stream->idle()) {
+    if (Clock::now() > deadline) {
+      // The kernels have a deadline of their own: this one is for a device that does not run them.
+      __atomic_store_n(&local.set->board()->order, static_cast<uint32_t>(HostOrder::kAbort),
+                       __ATOMIC_RELEASE);
+      throw cu::Error("the probe's kernels do not end", -1);
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(10));
+  }
+}
+
+// The peer that a timed-out wait of this rank was for, or -1.
+int missing_peer(const LocalRank& local) {
+  for (const WaitReport& report : local.set->board()->waits) {
+    if (report.peer_and_one != 0 && report.peer_and_one <= kMaxRanks) {
+      return static_cast<int>(report.peer_and_one) - 1;
+    }
+  }
+  return -1;
+}
+
+// At the cap twice running: each lane then uses both parts of its mailboxes to their ends.
+std::vector<Step> steps_for(uint64_t cap) {
+  const size_t most = std::max<size_t>(4, cap / 4 * 4);
+  std::vector<Step> steps;
+  for (const DataType type : {DataType::kUint32, DataType::kFloat32}) {
+    for (const size_t bytes : {size_t{4}, std::min<size_t>(4096, most), most, most}) {
+      steps.push_back({type, bytes});
+    }
+  }
+  return steps;
+}
+
+}  // namespace
+
+void refuse(Answer& answer, const std::string& why, int peer) {
+  answer.ok = 0;
+  answer.peer = peer;
+  std::memset(answer.reason, 0, sizeof(answer.reason));
+  std::memcpy(answer.reason, why.data(), std::min(why.size(), sizeof(answer.reason) - 1));
+}
+
+void probe(std::span<LocalRank> locals, const Verdict& verdict, std::span<Answer> answers,
+           uint32_t& calls) {
+  std::vector<std::unique_ptr<Bench>> benches(locals.size());
+  const std::vector<Step> steps = steps_for(verdict.cap);
+  const auto captured = static_cast<uint32_t>(steps.size());
+  const auto fail = [&](size_t i, const std::string& why, int peer) {
+    if (answers[i].ok != 0) refuse(answers[i], why, peer);
+  };
+  // A local that saw a wrong sum goes on, since its peers wait for it; one whose calls fail cannot.
+  const auto attempt = [&](size_t i, auto&& what) {
+    try {
+      what();
+    } catch (const cu::Error& error) {
+      fail(i, error.what(), missing_peer(locals[i]));
+      benches[i] = nullptr;
+    }
+  };
+  const auto run = [&](const Step& step, uint32_t round, uint32_t call, bool replay) {
+    for (size_t i = 0; i < locals.size(); ++i) {
+      if (benches[i] == nullptr) continue;
+      attempt(i, [&] { benches[i]->enqueue(step, round, call, replay); });
+    }
+    for (size_t i = 0; i < locals.size(); ++i) {
+      if (benches[i] == nullptr) continue;
+      attempt(i, [&] {
+        wait_until_idle(locals[i]);
+        if (const int peer = missing_peer(locals[i]); peer >= 0) {
+          fail(i, "data did not arrive in the probe", peer);
+        } else if (!benches[i]->right(step, round)) {
+          fail(i, format("wrong sum in the probe (%zu bytes%s): data was changed on its way",
+                         step.bytes, replay ? ", replayed from a graph" : ""), -1);
+        }
+      });
+    }
+  };
+  for (size_t i = 0; i < locals.size(); ++i) {
+    if (answers[i].ok == 0) continue;
+    attempt(i, [&] {
+      benches[i] = std::make_unique<Bench>(locals[i], verdict);
+      benches[i]->capture(steps, calls + captured + 1);
+    });
+  }
+  uint32_t round = 1;
+  for (uint32_t s = 0; s < captured; ++s) run(steps[s], round++, calls + s + 1, false);
+  // A replay runs all steps; the result of the last one is left to be checked.
+  for (int replay = 0; replay < kReplays; ++replay) run(steps.back(), round++, 0, true);
+  calls += 2 * captured;
+}
+
+}  // namespace shunt

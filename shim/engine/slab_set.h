@@ -1,0 +1,90 @@
+// One rank's share in the mailboxes of a communicator: its own slab, the mapped slabs of its peers, and
+// its pinned page. A set outlives its communicator: nobody frees what a peer still maps, so a set whose
+// calls all ended by data is kept for the next communicator of the same ranks, any other is leaked.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernels/protocol.h"
+#include "shim/engine/device.h"
+#include "shim/engine/verdict.h"
+
+namespace shunt {
+
+// Owns a private non-blocking stream, with pinned staging memory; for preparing only.
+class PrivateStream {
+ public:
+  explicit PrivateStream(const GpuDevice& device);
+  ~PrivateStream();
+  PrivateStream(const PrivateStream&) = delete;
+  PrivateStream& operator=(const PrivateStream&) = delete;
+  cu::Stream get() const { return stream_; }
+  // Whether all work has ended; throws cu::Error if some of it failed.
+  bool idle() const;
+
+ private:
+  const GpuDevice& device_;
+  cu::Stream stream_ = nullptr;
+};
+
+class SlabSet {
+ public:
+  // Allocates the slab (whole allocation granules, so that an exported handle shows nothing else) and
+  // fills it: counters kFirstCounter, flagged regions zero, sentinel regions all ones. Enqueues on
+  // `stream`; the caller waits before it shows the slab to a peer. Throws cu::Error.
+  SlabSet(const GpuDevice& device, const Geometry& geometry, uint32_t rank, cu::Stream stream);
+  SlabSet(const SlabSet&) = delete;
+  SlabSet& operator=(const SlabSet&) = delete;
+
+  void offer(SlabOffer& offer) const;  // throws cu::Error where IPC is refused
+  void free_unmapped() noexcept;       // only while no peer can have mapped it
+  // Maps the peers' slabs: peer access within a process (nonces equal), CUDA IPC across. On failure
+  // throws cu::Error; `failed_peer` then names the peer.
+  void map_peers(std::span<const Facts> facts, std::span<const SlabOffer> offers, int& failed_peer);
+
+  // A digest of lane states and stop word, or 0 if the set is not clean. Enqueues on `stream` and waits.
+  uint64_t clean_state(cu::Stream stream) const;
+
+  const GpuDevice& device() const { return device_; }
+  const Geometry& geometry() const { return geometry_; }
+  uint32_t rank() const { return rank_; }
+  HostBoard* board() const { return board_; }
+  // What all calls on this set have in common; the caller fills in the call.
+  const AllReduceParams& params(Protocol protocol) const {
+    return params_[static_cast<size_t>(protocol)];
+  }
+  uint64_t id() const { return id_; }
+  void set_id(uint64_t id) { id_ = id; }
+
+ private:
+  const GpuDevice& device_;
+  Geometry geometry_;
+  uint32_t rank_;
+  cu::Ptr slab_ = 0;
+  size_t bytes_ = 0;
+  HostBoard* board_ = nullptr;
+  uint64_t id_ = 0;
+  std::array<AllReduceParams, kProtocols> params_{};
+};
+
+// Sets that no communicator uses.
+class SlabPool {
+ public:
+  static SlabPool& get();
+  void give(std::unique_ptr<SlabSet> set);
+  // Takes out the clean free sets of `rank` of `ranks` on `device`, at most kPoolOffers: two
+  // communicators that are prepared at once must not offer the same set.
+  std::vector<std::unique_ptr<SlabSet>> reserve(const GpuDevice& device, uint32_t rank,
+                                                uint32_t ranks);
+
+ private:
+  struct State;
+  SlabPool();
+  State& state_;
+};
+
+}  // namespace shunt

@@ -1,0 +1,48 @@
+#include "shim/engine/stream_order.h"
+
+namespace shunt {
+
+StreamOrder::~StreamOrder() {
+  for (const Last* last : {&eager_, &captured_}) {
+    if (last->event != nullptr) cu::api().event_destroy(last->event);
+  }
+}
+
+cu::Result StreamOrder::locate(cu::Stream stream, Place& place) const {
+  int status = cu::kCaptureNone;
+  cu::Result result =
+      cu::api().capture_info(stream, &status, &place.capture, nullptr, nullptr, nullptr);
+  if (result != cu::kSuccess) return result;
+  place.capturing = status == cu::kCaptureActive;
+  if (!place.capturing) place.capture = 0;
+  if (cu::api().stream_id != nullptr) return cu::api().stream_id(stream, &place.stream);
+  place.stream = reinterpret_cast<uintptr_t>(stream);
+  return cu::kSuccess;
+}
+
+cu::Result StreamOrder::before(cu::Stream stream, Place& place) {
+  const cu::Result result = locate(stream, place);
+  if (result != cu::kSuccess) return result;
+  const Last& last = last_for(place);
+  if (!last.valid || last.place.capture != place.capture || last.place.stream == place.stream) {
+    return cu::kSuccess;
+  }
+  return cu::api().stream_wait_event(stream, last.event, 0);
+}
+
+cu::Result StreamOrder::after(cu::Stream stream, const Place& place) {
+  Last& last = last_for(place);
+  if (last.event == nullptr) {
+    const cu::Result result = cu::api().event_create(&last.event, cu::kEventDisableTiming);
+    if (result != cu::kSuccess) return result;
+  }
+  last.place = place;
+  last.valid = true;
+  return cu::api().event_record(last.event, stream);
+}
+
+cu::Result StreamOrder::poll() const {
+  return eager_.valid ? cu::api().event_query(eager_.event) : cu::kSuccess;
+}
+
+}  // namespace shunt

@@ -1,0 +1,46 @@
+// NCCL runs the operations of one communicator in the order of the calls, whatever their streams; so do
+// we, among shunted calls and between shunted and forwarded ones. Two kernels of one communicator at once
+// would use the same call counters.
+#pragma once
+
+#include <cstdint>
+
+#include "shim/engine/driver_api.h"
+
+namespace shunt {
+
+class StreamOrder {
+ public:
+  StreamOrder() = default;
+  ~StreamOrder();  // the context of the communicator must be current
+  StreamOrder(const StreamOrder&) = delete;
+  StreamOrder& operator=(const StreamOrder&) = delete;
+
+  // Eager calls and each capture have their own order: an event of one may not be waited for in another.
+  struct Place {
+    bool capturing = false;
+    unsigned long long capture = 0;  // id of the capture
+    unsigned long long stream = 0;   // id of the stream, not its handle: handles are reused
+  };
+
+  // Call around each operation, with the communicator's context current. `before` makes the stream wait
+  // for the last operation if that was on another stream, `after` records one event.
+  cu::Result before(cu::Stream stream, Place& place);
+  cu::Result after(cu::Stream stream, const Place& place);
+  // kSuccess: the last eager operation has ended; kNotReady; or an error.
+  cu::Result poll() const;
+
+ private:
+  struct Last {
+    cu::Event event = nullptr;
+    Place place{};
+    bool valid = false;
+  };
+  cu::Result locate(cu::Stream stream, Place& place) const;
+  Last& last_for(const Place& place) { return place.capturing ? captured_ : eager_; }
+
+  Last eager_;
+  Last captured_;
+};
+
+}  // namespace shunt

@@ -1,0 +1,149 @@
+#include "shim/engine/verdict.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace shunt {
+namespace {
+
+constexpr uint64_t kMaxCap = 16 << 20;
+constexpr uint32_t kFloat8Nccl = 22400;  // ncclFloat8e4m3 is of NCCL 2.24
+
+// Peers' text: bounded, printable.
+template <size_t kSize>
+std::string text(const char (&from)[kSize]) {
+  std::string out(from, strnlen(from, kSize));
+  std::replace_if(out.begin(), out.end(), [](unsigned char c) { return c < 32 || c > 126; }, '?');
+  return out;
+}
+
+void refuse(Verdict& verdict, Level level, std::string reason) {
+  verdict.shunt = false;
+  verdict.level = level;
+  verdict.reason = std::move(reason);
+}
+
+std::string rank_text(size_t rank) { return "rank " + std::to_string(rank); }
+
+// The set that all ranks offer in the same state; the smallest, so that all choose alike.
+uint64_t common_free_set(std::span<const Facts> table) {
+  uint64_t chosen = 0;
+  for (uint32_t i = 0; i < kPoolOffers; ++i) {
+    const uint64_t set = table[0].free_sets[i], state = table[0].free_set_states[i];
+    if (set == 0) continue;
+    const bool common = std::all_of(table.begin(), table.end(), [&](const Facts& f) {
+      for (uint32_t j = 0; j < kPoolOffers; ++j) {
+        if (f.free_sets[j] == set && f.free_set_states[j] == state) return true;
+      }
+      return false;
+    });
+    if (common && (chosen == 0 || set < chosen)) chosen = set;
+  }
+  return chosen;
+}
+
+bool refuse_by_rank(Verdict& verdict, std::span<const Facts> table) {
+  for (size_t r = 0; r < table.size(); ++r) {
+    const Facts& f = table[r];
+    if (f.magic != kRecordMagic || f.version != kRecordVersion) {
+      refuse(verdict, Level::kWarning, rank_text(r) + " runs another version of nccl-shunt, or none");
+    } else if (f.enable == EnableFact::kOff) {
+      refuse(verdict, Level::kInfo, "switched off (SHUNT_ENABLE) on " + rank_text(r));
+    } else if (f.failed != 0) {
+      refuse(verdict, Level::kWarning, rank_text(r) + ": " + text(f.reason));
+    } else if (f.max_threads < 32 || f.max_threads > kMaxDataThreads || f.max_threads % 32 != 0 ||
+               f.max_lanes == 0 || f.max_lanes > kMaxLanes || f.cap > kMaxCap ||
+               f.enable > EnableFact::kOff) {
+      refuse(verdict, Level::kWarning, rank_text(r) + " sent a malformed record");
+    } else if (std::memcmp(f.boot_id, table[0].boot_id, sizeof(f.boot_id)) != 0) {
+      refuse(verdict, Level::kInfo, "ranks 0 and " + std::to_string(r) + " are on different hosts");
+    } else if (f.p2p_disabled != 0) {
+      refuse(verdict, Level::kInfo, "NCCL_P2P_DISABLE is set on " + rank_text(r));
+    } else {
+      continue;
+    }
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Verdict judge_facts(std::span<const Facts> table) {
+  Verdict verdict;
+  if (refuse_by_rank(verdict, table)) return verdict;
+  for (size_t a = 0; a < table.size(); ++a) {
+    for (size_t b = a + 1; b < table.size(); ++b) {
+      if (std::memcmp(table[a].gpu, table[b].gpu, sizeof(table[a].gpu)) == 0) {
+        refuse(verdict, Level::kInfo,
+               "ranks " + std::to_string(a) + " and " + std::to_string(b) + " share a GPU");
+        return verdict;
+      }
+    }
+  }
+  const uint64_t standard = table.size() <= 2 ? kDefaultCap2 : kDefaultCapMore;
+  const auto cap_of = [&](const Facts& f) { return f.cap == 0 ? standard : f.cap; };
+  verdict.cap = cap_of(table[0]);
+  verdict.float8 = true;
+  for (const Facts& f : table) {
+    verdict.differing |= cap_of(f) != cap_of(table[0]) || f.enable != table[0].enable;
+    verdict.cap = std::min(verdict.cap, cap_of(f));
+    verdict.limits.max_threads = std::min(verdict.limits.max_threads, f.max_threads);
+    verdict.limits.max_lanes = std::min(verdict.limits.max_lanes, f.max_lanes);
+    verdict.float8 &= f.compute_major >= 9 && f.nccl_version >= kFloat8Nccl;
+  }
+  verdict.geometry =
+      plan_geometry(static_cast<uint32_t>(table.size()), verdict.cap, verdict.limits);
+  verdict.reused_set = common_free_set(table);
+  verdict.shunt = true;
+  return verdict;
+}
+
+void judge_links(Verdict& verdict, std::span<const Facts> facts, std::span<const Answer> table) {
+  const bool by_choice = std::all_of(facts.begin(), facts.end(), [](const Facts& f) {
+    return f.enable == EnableFact::kOn;
+  });
+  const bool all_nvlink =
+      std::all_of(table.begin(), table.end(), [](const Answer& a) { return a.all_nvlink != 0; });
+  if (all_nvlink && !by_choice) {
+    refuse(verdict, Level::kInfo, "all GPUs are joined by NVLink (SHUNT_ENABLE=on overrides)");
+    return;
+  }
+  judge_answers(verdict, table, "links");
+}
+
+void judge_answers(Verdict& verdict, std::span<const Answer> table, const char* what) {
+  for (size_t r = 0; r < table.size(); ++r) {
+    const Answer& answer = table[r];
+    if (answer.ok == 1) continue;
+    std::string pair;
+    if (answer.peer >= 0 && static_cast<size_t>(answer.peer) < table.size()) {
+      pair = ", rank " + std::to_string(answer.peer) + " -> rank " + std::to_string(r);
+    }
+    const std::string why = text(answer.reason);
+    refuse(verdict, Level::kWarning,
+           rank_text(r) + " (" + what + ")" + pair + ": " + (why.empty() ? "no answer" : why));
+    return;
+  }
+}
+
+void judge_offers(Verdict& verdict, std::span<const SlabOffer> table) {
+  for (size_t r = 0; r < table.size(); ++r) {
+    if (table[r].answer.ok == 1 && table[r].bytes == verdict.geometry.slab_bytes()) continue;
+    const std::string why = text(table[r].answer.reason);
+    refuse(verdict, Level::kWarning,
+           rank_text(r) + " (memory): " + (why.empty() ? "no slab of the agreed size" : why));
+    return;
+  }
+}
+
+bool shunts(const Verdict& verdict, size_t count, int type, int op) {
+  if (!verdict.shunt || count == 0) return false;
+  if (type < 0 || type >= static_cast<int>(kDataTypes)) return false;
+  if (op < 0 || op >= static_cast<int>(kReduceOps)) return false;  // premul sum and user operations
+  const auto datatype = static_cast<DataType>(type);
+  if (is_float8(datatype) && !verdict.float8) return false;
+  return count <= verdict.cap / size_of(datatype);
+}
+
+}  // namespace shunt

@@ -1,0 +1,92 @@
+// What the ranks of a communicator tell each other, and the decisions made from it. Every function here
+// is pure: each rank calls it with the same gathered table and so gets the same answer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "kernels/launch_plan.h"
+
+namespace shunt {
+
+inline constexpr uint32_t kRecordMagic = 0x544e4853;  // "SHNT"
+inline constexpr uint32_t kRecordVersion = 1;
+inline constexpr size_t kReasonBytes = 160;
+inline constexpr uint32_t kPoolOffers = 4;
+
+enum class EnableFact : uint32_t { kAuto = 0, kOn = 1, kOff = 2 };
+
+// Round 1. One fixed size for all versions of the library; a reader trusts nothing in it.
+struct Facts {
+  uint32_t magic;
+  uint32_t version;
+  char boot_id[40];         // /proc/sys/kernel/random/boot_id
+  uint64_t process_nonce;   // random, one a process
+  uint64_t pid_namespace;   // inode of /proc/self/ns/pid
+  int64_t pid;
+  unsigned char gpu[16];    // UUID
+  uint32_t compute_major;
+  uint32_t compute_minor;
+  uint32_t max_threads;     // data threads of a lane
+  uint32_t max_lanes;
+  uint32_t nccl_version;
+  EnableFact enable;
+  uint64_t cap;             // bytes; 0: no setting, use the default
+  uint32_t p2p_disabled;    // NCCL_P2P_DISABLE
+  uint32_t failed;          // this rank cannot shunt, for `reason`
+  char reason[kReasonBytes];
+  // Clean slab sets of earlier communicators that this rank holds free, as this very rank of this many.
+  uint64_t free_sets[kPoolOffers];       // 0: none
+  uint64_t free_set_states[kPoolOffers];  // digest of the lane states: equal on all ranks if clean
+  uint64_t fresh_id;  // random; rank 0's names the new slab set
+  unsigned char unused[664];
+};
+static_assert(sizeof(Facts) == 1024);
+
+// Rounds 2 (links), 4 (mapped) and 5 (vote).
+struct Answer {
+  uint32_t ok;
+  uint32_t all_nvlink;  // links: every pair of this rank is joined by NVLink
+  int32_t peer;         // the pair that `reason` is about, -1: none
+  uint32_t unused;
+  char reason[kReasonBytes];
+};
+
+// Round 3.
+struct SlabOffer {
+  Answer answer;
+  uint64_t address;  // for ranks of the same process
+  uint64_t bytes;
+  unsigned char ipc[64];
+};
+
+enum class Level { kInfo, kWarning };
+
+// What all ranks agreed on.
+struct Verdict {
+  bool shunt = false;
+  uint64_t cap = 0;
+  DeviceLimits limits{};
+  Geometry geometry{};
+  bool float8 = false;     // fp8 is reduced by every GPU and NCCL of the communicator
+  bool differing = false;  // caps or SHUNT_ENABLE differ between ranks
+  uint64_t reused_set = 0; // a slab set that every rank holds free and clean
+  std::string reason;      // why not
+  Level level = Level::kInfo;
+};
+
+inline constexpr uint32_t kDefaultCap2 = 128 << 10;  // bytes, 2 ranks; until it is measured
+inline constexpr uint32_t kDefaultCapMore = 64 << 10;  // 3 and more ranks
+
+// After round 1. shunt: go on with round 2.
+Verdict judge_facts(std::span<const Facts> table);
+// After each later round: clears shunt and names rank, pair and reason if any rank said no.
+void judge_links(Verdict& verdict, std::span<const Facts> facts, std::span<const Answer> table);
+void judge_offers(Verdict& verdict, std::span<const SlabOffer> table);
+void judge_answers(Verdict& verdict, std::span<const Answer> table, const char* what);
+
+// Law 1: shunt or forward, from (verdict, count, datatype, op) alone. `type` and `op` are NCCL's values.
+bool shunts(const Verdict& verdict, size_t count, int type, int op);
+
+}  // namespace shunt

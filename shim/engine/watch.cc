@@ -1,0 +1,179 @@
+#include "shim/engine/watch.h"
+
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "shim/engine/log.h"
+#include "shim/engine/settings.h"
+
+namespace shunt {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr auto kPeriod = milliseconds(50);
+// A kernel repeats its report about once a millisecond; time-sliced GPUs may pause it for much longer.
+constexpr auto kForget = seconds(2);
+// Frameworks get this long to notice ncclRemoteError and abort by themselves.
+constexpr auto kGrace = seconds(10);
+
+std::string ranks_text(uint32_t mask) {
+  std::string out;
+  for (uint32_t r = 0; r < 32; ++r) {
+    if ((mask >> r & 1) == 0) continue;
+    if (!out.empty()) out += ", ";
+    out += std::to_string(r);
+  }
+  return (out.find(',') == std::string::npos ? "rank " : "ranks ") + out;
+}
+
+}  // namespace
+
+std::string describe_call(uint64_t word) {
+  const CallTag tag = unpack_tag(word);
+  return format("%u (%u bytes, %s %s)", tag.number, tag.bytes, name_of(tag.type), name_of(tag.op));
+}
+
+Watch::Watch(std::string name, HostBoard* board, uint32_t rank, std::unique_ptr<PeerProcesses> peers,
+             std::optional<double> timeout_seconds)
+    : name_(std::move(name)),
+      board_(board),
+      rank_(rank),
+      peers_(std::move(peers)),
+      timeout_seconds_(timeout_seconds) {}
+
+void Watch::order(HostOrder order) {
+  __atomic_store_n(&board_->order, static_cast<uint32_t>(order), __ATOMIC_RELEASE);
+}
+
+void Watch::look(Clock::time_point now) {
+  if (looking_.test_and_set(std::memory_order_acquire)) return;  // another thread is at it
+  look_at_faults();
+  uint32_t missing = 0, waiting = 0;
+  const Lane* longest = nullptr;
+  for (uint32_t i = 0; i < kMaxLanes; ++i) {
+    WaitReport& slot = board_->waits[i];
+    Lane& lane = lanes_[i];
+    const uint32_t peer_and_one = __atomic_exchange_n(&slot.peer_and_one, 0u, __ATOMIC_ACQUIRE);
+    if (peer_and_one != 0 && peer_and_one <= kMaxRanks) {
+      const uint64_t tag = __atomic_load_n(&slot.tag, __ATOMIC_RELAXED);
+      const uint32_t counter = __atomic_load_n(&slot.counter, __ATOMIC_RELAXED);
+      const bool same = lane.since != Clock::time_point{} && tag == lane.report.tag &&
+                        counter == lane.report.counter;
+      if (!same) lane = {{tag, counter, peer_and_one}, now, now, 0};
+      lane.seen = now;
+      lane.missing |= 1u << (peer_and_one - 1);
+    } else if (now - lane.seen > kForget) {
+      lane = Lane{};
+    }
+    if (lane.since == Clock::time_point{}) continue;
+    ++waiting;
+    missing |= lane.missing;
+    if (longest == nullptr || lane.since < longest->since) longest = &lane;
+  }
+  if (longest != nullptr) {
+    const double waited = std::chrono::duration<double>(now - longest->since).count();
+    const double limit = timeout_seconds_.value_or(kReportSeconds);
+    const bool known = reported_tag_ == longest->report.tag &&
+                       reported_counter_ == longest->report.counter;
+    if (waited > limit && !known) {
+      reported_tag_ = longest->report.tag;
+      reported_counter_ = longest->report.counter;
+      report(*longest, missing, waiting, waited, timeout_seconds_.has_value());
+    }
+    look_at_dead(missing, now);
+  }
+  looking_.clear(std::memory_order_release);
+}
+
+void Watch::report(const Lane& longest, uint32_t missing, uint32_t lanes, double waited, bool trap) {
+  log_error("communicator %s: rank %u waits for %s in call %s for %.0f s (%u lane%s)%s", name_.c_str(),
+            rank_, ranks_text(missing).c_str(), describe_call(longest.report.tag).c_str(), waited, lanes,
+            lanes == 1 ? "" : "s", trap ? "; stopping this process's GPU work (SHUNT_TIMEOUT)" : "");
+  if (!trap) return;
+  failed_.store(true, std::memory_order_relaxed);
+  order(HostOrder::kTrap);
+}
+
+void Watch::look_at_faults() {
+  const auto fault = static_cast<Fault>(
+      __atomic_load_n(reinterpret_cast<uint32_t*>(&board_->fault.fault), __ATOMIC_ACQUIRE));
+  if (fault == Fault::kNone || fault_reported_) return;
+  fault_reported_ = true;
+  failed_.store(true, std::memory_order_relaxed);
+  const std::string mine = describe_call(board_->fault.mine);
+  if (fault == Fault::kTagMismatch) {
+    log_error(
+        "communicator %s: rank %u is in call %s but rank %u in call %s: mismatched calls, or graphs "
+        "replayed in different order; stopping this process's GPU work",
+        name_.c_str(), rank_, mine.c_str(), board_->fault.peer,
+        describe_call(board_->fault.theirs).c_str());
+  } else {
+    log_error(
+        "communicator %s: rank %u entered call %s while another call of this communicator was running "
+        "(two graphs replayed at once?); stopping this process's GPU work",
+        name_.c_str(), rank_, mine.c_str());
+  }
+}
+
+// Only a peer that a kernel waits for counts: one that has finished its work may well be gone.
+void Watch::look_at_dead(uint32_t missing, Clock::time_point now) {
+  if (trap_at_.has_value()) {
+    if (now >= *trap_at_) order(HostOrder::kTrap);
+    return;
+  }
+  for (uint32_t r = 0; r < kMaxRanks; ++r) {
+    if ((missing >> r & 1) == 0 || !peers_->dead(r)) continue;
+    log_error("communicator %s: rank %u waits for rank %u, whose process %lld has ended; calls return "
+              "ncclRemoteError and the waiting kernel stops in %lld s",
+              name_.c_str(), rank_, r, static_cast<long long>(peers_->pid(r)),
+              static_cast<long long>(kGrace.count()));
+    failed_.store(true, std::memory_order_relaxed);
+    trap_at_ = now + kGrace;
+    return;
+  }
+}
+
+struct Watchdog::State {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Watch>> watches;
+  bool running = false;
+};
+
+Watchdog::Watchdog() : state_(*new State) {}
+
+Watchdog& Watchdog::get() {
+  static auto& watchdog = *new Watchdog;  // never destroyed: its thread may outlive main
+  return watchdog;
+}
+
+void Watchdog::add(std::shared_ptr<Watch> watch) {
+  std::lock_guard lock(state_.mutex);
+  state_.watches.push_back(std::move(watch));
+  if (state_.running) return;
+  state_.running = true;
+  std::thread([this] {
+    for (;;) {
+      std::this_thread::sleep_for(kPeriod);
+      look_at_all();
+    }
+  }).detach();
+}
+
+void Watchdog::remove(const Watch* watch) {
+  std::lock_guard lock(state_.mutex);
+  std::erase_if(state_.watches, [&](const auto& w) { return w.get() == watch; });
+}
+
+void Watchdog::look_at_all() {
+  std::vector<std::shared_ptr<Watch>> watches;
+  {
+    std::lock_guard lock(state_.mutex);
+    watches = state_.watches;
+  }
+  for (const auto& watch : watches) watch->look(Clock::now());
+}
+
+}  // namespace shunt

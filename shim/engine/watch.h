@@ -1,0 +1,74 @@
+// Watches the kernels of all shunting communicators from the host: who waits for whom, for how long, and
+// what went wrong. One background thread, started when the first communicator shunts; it reads pinned
+// memory and process descriptors and makes no CUDA call.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kernels/protocol.h"
+#include "shim/engine/peers.h"
+
+namespace shunt {
+
+using Clock = std::chrono::steady_clock;
+
+class Watch {
+ public:
+  // `name`: what lines call the communicator. `timeout_seconds`: SHUNT_TIMEOUT.
+  Watch(std::string name, HostBoard* board, uint32_t rank, std::unique_ptr<PeerProcesses> peers,
+        std::optional<double> timeout_seconds);
+
+  // Looks at the board once; logs what is new. Thread-safe.
+  void look(Clock::time_point now);
+  // Something ended this communicator's operations: later calls return ncclRemoteError.
+  bool failed() const { return failed_.load(std::memory_order_relaxed); }
+  void order(HostOrder order);
+  const std::string& name() const { return name_; }
+
+ private:
+  struct Lane {
+    WaitReport report{};
+    Clock::time_point since{};
+    Clock::time_point seen{};
+    uint32_t missing = 0;  // bit r: waits for rank r
+  };
+  void look_at_faults();
+  void look_at_dead(uint32_t missing, Clock::time_point now);
+  void report(const Lane& longest, uint32_t missing, uint32_t lanes, double seconds, bool trap);
+
+  const std::string name_;
+  HostBoard* const board_;
+  const uint32_t rank_;
+  const std::unique_ptr<PeerProcesses> peers_;
+  const std::optional<double> timeout_seconds_;
+  std::atomic<bool> failed_{false};
+  std::atomic_flag looking_ = ATOMIC_FLAG_INIT;
+  Lane lanes_[kMaxLanes];
+  bool fault_reported_ = false;
+  uint64_t reported_tag_ = 0;
+  uint32_t reported_counter_ = 0;
+  std::optional<Clock::time_point> trap_at_;  // a peer died: trap then
+};
+
+// The list that the background thread goes through.
+class Watchdog {
+ public:
+  static Watchdog& get();
+  void add(std::shared_ptr<Watch> watch);  // starts the thread if there is none
+  void remove(const Watch* watch);
+  void look_at_all();  // also called when the program exits, so that no line is lost
+
+ private:
+  struct State;
+  Watchdog();
+  State& state_;
+};
+
+// "17 (4096 bytes, bfloat16 sum)"
+std::string describe_call(uint64_t tag);
+
+}  // namespace shunt

@@ -1,0 +1,292 @@
+#include "shim/engine/wrappers.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "shim/engine/group.h"
+#include "shim/engine/log.h"
+#include "shim/engine/registry.h"
+
+namespace shunt {
+namespace {
+
+std::atomic<unsigned long long> shunted_calls{0};
+std::atomic<unsigned long long> forwarded_calls{0};
+
+// ---- operations on a stream --------------------------------------------------------------------------
+
+// Runs `real`, keeping the order of the communicator's operations.
+template <typename F>
+ncclResult_t forward(NcclLibrary& library, ncclComm_t handle, cudaStream_t stream, F&& real) {
+  Communicator* communicator = Registry::get().find(library, handle);
+  Group& group = Group::of(library);
+  if (communicator == nullptr || !communicator->shunting()) {
+    const ncclResult_t result = real();
+    if (group.open()) group.note_forwarded(nullptr, nullptr, result);
+    return result;
+  }
+  StreamOrder::Place place;
+  ncclResult_t result = communicator->before_forwarded(stream, place);
+  if (result != ncclSuccess) {
+    if (group.open()) group.note_failure();
+    return result;
+  }
+  result = real();
+  if (group.open()) {
+    group.note_forwarded(communicator, stream, result);
+  } else if (result == ncclSuccess) {
+    result = communicator->after_forwarded(stream, place);
+  }
+  return result;
+}
+
+template <typename... Args>
+std::pair<ncclComm_t, cudaStream_t> comm_and_stream(Args... args) {
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  const auto look = [&]<typename T>(T value) {
+    if constexpr (std::is_same_v<T, ncclComm_t>) comm = value;
+    if constexpr (std::is_same_v<T, cudaStream_t>) stream = value;
+  };
+  (look(args), ...);
+  return {comm, stream};
+}
+
+template <int kHook, typename... Args>
+ncclResult_t on_call(HookTag<kHook>, NcclLibrary& library, Args... args) {
+  const auto [comm, stream] = comm_and_stream(args...);
+  return forward(library, comm, stream, [&] { return library.call<kHook>(args...); });
+}
+
+ncclResult_t on_call(HookTag<k_ncclAllReduce>, NcclLibrary& library, const void* send, void* recv,
+                     size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                     cudaStream_t stream) {
+  Communicator* communicator = Registry::get().find(library, comm);
+  if (communicator == nullptr || !communicator->shunting() ||
+      !shunts(communicator->verdict(), count, static_cast<int>(type), static_cast<int>(op))) {
+    forwarded_calls.fetch_add(1, std::memory_order_relaxed);
+    return forward(library, comm, stream, [&] {
+      return library.call<k_ncclAllReduce>(send, recv, count, type, op, comm, stream);
+    });
+  }
+  const AllReduceCall call{send,
+                           recv,
+                           count,
+                           static_cast<DataType>(type),
+                           static_cast<ReduceOp>(op),
+                           stream};
+  shunted_calls.fetch_add(1, std::memory_order_relaxed);
+  if (Group& group = Group::of(library); group.open()) {
+    group.queue(*communicator, call);
+    return ncclSuccess;
+  }
+  return communicator->all_reduce(call);
+}
+
+// ---- groups ------------------------------------------------------------------------------------------
+
+ncclResult_t on_call(HookTag<k_ncclGroupStart>, NcclLibrary& library) {
+  return Group::of(library).start(library);
+}
+ncclResult_t on_call(HookTag<k_ncclGroupEnd>, NcclLibrary& library) {
+  return Group::of(library).end(library);
+}
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 22, 0)
+ncclResult_t on_call(HookTag<k_ncclGroupSimulateEnd>, NcclLibrary& library, ncclSimInfo_t* info) {
+  return Group::of(library).simulate_end(
+      [&] { return library.call<k_ncclGroupSimulateEnd>(info); });
+}
+#endif
+
+// ---- makers of communicators -------------------------------------------------------------------------
+
+std::string hex(uint64_t value) { return format("%016llx", static_cast<unsigned long long>(value)); }
+
+// The same on every rank: lines of different ranks can be matched by it.
+std::string key_of(const ncclUniqueId& id) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (char c : id.internal) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hex(hash);
+}
+
+bool is_blocking(const ncclConfig_t* config, bool inherited) {
+  if (config == nullptr || config->blocking == NCCL_CONFIG_UNDEF_INT) return inherited;
+  return config->blocking != 0;
+}
+
+template <typename F>
+ncclResult_t make(NcclLibrary& library, std::vector<Maker> makers, F&& real) {
+  Group& group = Group::of(library);
+  const bool grouped = group.open();
+  const ncclResult_t result = real();
+  const bool made = result == ncclSuccess || result == ncclInProgress;
+  if (grouped) {
+    if (!made) group.note_failure();
+    for (Maker& maker : makers) {
+      if (made) group.queue_maker(std::move(maker));
+    }
+    return result;
+  }
+  if (!made) return result;
+  const ncclResult_t prepared = finish_makers(library, makers);
+  return prepared != ncclSuccess ? prepared : result;
+}
+
+ncclResult_t on_call(HookTag<k_ncclCommInitRank>, NcclLibrary& library, ncclComm_t* comm, int ranks,
+                     ncclUniqueId id, int rank) {
+  return make(library, {{comm, key_of(id), true}}, [&] {
+    return library.call<k_ncclCommInitRank>(comm, ranks, id, rank);
+  });
+}
+
+ncclResult_t on_call(HookTag<k_ncclCommInitRankConfig>, NcclLibrary& library, ncclComm_t* comm,
+                     int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  return make(library, {{comm, key_of(id), is_blocking(config, true)}}, [&] {
+    return library.call<k_ncclCommInitRankConfig>(comm, ranks, id, rank, config);
+  });
+}
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
+ncclResult_t on_call(HookTag<k_ncclCommInitRankScalable>, NcclLibrary& library, ncclComm_t* comm,
+                     int ranks, int rank, int ids, ncclUniqueId* id, ncclConfig_t* config) {
+  if (ids < 1 || id == nullptr) {
+    return library.call<k_ncclCommInitRankScalable>(comm, ranks, rank, ids, id, config);
+  }
+  return make(library, {{comm, key_of(id[0]), is_blocking(config, true)}}, [&] {
+    return library.call<k_ncclCommInitRankScalable>(comm, ranks, rank, ids, id, config);
+  });
+}
+#endif
+
+ncclResult_t on_call(HookTag<k_ncclCommInitAll>, NcclLibrary& library, ncclComm_t* comms, int devices,
+                     const int* list) {
+  static std::atomic<int> serial{0};
+  std::vector<Maker> makers;
+  const std::string key = "all-" + std::to_string(serial.fetch_add(1));
+  for (int i = 0; comms != nullptr && i < devices; ++i) makers.push_back({comms + i, key, true});
+  return make(library, std::move(makers), [&] {
+    return library.call<k_ncclCommInitAll>(comms, devices, list);
+  });
+}
+
+// Children of a communicator that we do not know are not ours to judge: forwarded without a round.
+template <typename F>
+ncclResult_t make_child(NcclLibrary& library, ncclComm_t parent, const std::string& suffix,
+                        ncclComm_t* child, const ncclConfig_t* config, F&& real) {
+  Communicator* known = Registry::get().find(library, parent);
+  if (known == nullptr || child == nullptr) return real();
+  if (const ncclResult_t failed = known->failure(); failed != ncclSuccess) return failed;
+  const std::string key =
+      known->key() + "/" + std::to_string(known->next_split()) + suffix;
+  *child = nullptr;  // NCCL leaves it so for a rank that is no part of the new communicator
+  return make(library, {{child, key, is_blocking(config, known->blocking())}}, real);
+}
+
+ncclResult_t on_call(HookTag<k_ncclCommSplit>, NcclLibrary& library, ncclComm_t comm, int color,
+                     int rank_key, ncclComm_t* child, ncclConfig_t* config) {
+  return make_child(library, comm, std::string(1, '.') + std::to_string(color), child, config, [&] {
+    return library.call<k_ncclCommSplit>(comm, color, rank_key, child, config);
+  });
+}
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+ncclResult_t on_call(HookTag<k_ncclCommShrink>, NcclLibrary& library, ncclComm_t comm,
+                     int* excluded, int excluded_count, ncclComm_t* child, ncclConfig_t* config,
+                     int flags) {
+  if (Communicator* known = Registry::get().find(library, comm);
+      known != nullptr && (flags & NCCL_SHRINK_ABORT) != 0) {
+    known->abort();
+  }
+  return make_child(library, comm, "s", child, config, [&] {
+    return library.call<k_ncclCommShrink>(comm, excluded, excluded_count, child, config, flags);
+  });
+}
+#endif
+
+// ---- the end of communicators ------------------------------------------------------------------------
+
+ncclResult_t on_call(HookTag<k_ncclCommFinalize>, NcclLibrary& library, ncclComm_t comm) {
+  if (Communicator* known = Registry::get().find(library, comm)) known->drain();
+  return library.call<k_ncclCommFinalize>(comm);
+}
+
+ncclResult_t on_call(HookTag<k_ncclCommDestroy>, NcclLibrary& library, ncclComm_t comm) {
+  // Forgotten before NCCL frees it: its address may be made anew by another thread at once.
+  const std::shared_ptr<Communicator> known = Registry::get().remove(library, comm);
+  if (known != nullptr) {
+    known->drain();
+    known->retire();
+  }
+  return library.call<k_ncclCommDestroy>(comm);
+}
+
+ncclResult_t on_call(HookTag<k_ncclCommAbort>, NcclLibrary& library, ncclComm_t comm) {
+  // Our kernels first: NCCL's abort may wait for the streams on which they run.
+  const std::shared_ptr<Communicator> known = Registry::get().remove(library, comm);
+  if (known != nullptr) {
+    known->abort();
+    known->retire();
+  }
+  return library.call<k_ncclCommAbort>(comm);
+}
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+ncclResult_t on_call(HookTag<k_ncclCommRevoke>, NcclLibrary& library, ncclComm_t comm, int flags) {
+  if (Communicator* known = Registry::get().find(library, comm)) known->abort();
+  return library.call<k_ncclCommRevoke>(comm, flags);
+}
+#endif
+
+ncclResult_t on_call(HookTag<k_ncclCommGetAsyncError>, NcclLibrary& library, ncclComm_t comm,
+                     ncclResult_t* error) {
+  const ncclResult_t result = library.call<k_ncclCommGetAsyncError>(comm, error);
+  if (result != ncclSuccess || error == nullptr || *error != ncclSuccess) return result;
+  if (Communicator* known = Registry::get().find(library, comm)) *error = known->failure();
+  return result;
+}
+
+// ---- tables ------------------------------------------------------------------------------------------
+
+NcclLibrary* slots[kMaxLibraries] = {};
+
+template <int kSlot, int kHook, typename Fn>
+struct Wrapper;
+template <int kSlot, int kHook, typename... Args>
+struct Wrapper<kSlot, kHook, ncclResult_t (*)(Args...)> {
+  static ncclResult_t call(Args... args) {
+    try {
+      return on_call(HookTag<kHook>{}, *slots[kSlot], args...);
+    } catch (const std::exception& error) {
+      log_error("%s", error.what());
+    } catch (...) {
+      log_error("unknown exception");
+    }
+    return ncclSystemError;  // no exception crosses the C interface
+  }
+};
+
+template <int kSlot>
+void fill_slot(NcclLibrary& library) {
+  slots[kSlot] = &library;
+#define SHUNT_FILL(name)                                                                         \
+  library.wrappers[k_##name] =                                                                   \
+      library.real[k_##name] == nullptr                                                          \
+          ? nullptr                                                                              \
+          : reinterpret_cast<void*>(&Wrapper<kSlot, k_##name, decltype(&::name)>::call);
+  SHUNT_HOOKS(SHUNT_FILL)
+#undef SHUNT_FILL
+}
+
+}  // namespace
+
+void fill_wrappers(NcclLibrary& library) {
+  [&]<int... kSlots>(std::integer_sequence<int, kSlots...>) {
+    ((library.slot == kSlots ? fill_slot<kSlots>(library) : void()), ...);
+  }(std::make_integer_sequence<int, kMaxLibraries>{});
+}
+
+Counters counters() {
+  return {shunted_calls.load(), forwarded_calls.load(), Communicator::ever_shunting()};
+}
+
+}  // namespace shunt
