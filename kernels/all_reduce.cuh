@@ -24,6 +24,7 @@ class Wait {
     return ++polls_ % kPollsPerCheck != 0 || check(peer);
   }
   SHUNT_DEVICE Stop reason() const { return reason_; }
+  SHUNT_DEVICE uint32_t counter() const { return counter_; }
 
  private:
   SHUNT_DEVICE bool check(uint32_t peer) {
@@ -224,37 +225,46 @@ class Lane {
  public:
   using C = Codec<kType, kProtocol>;
 
-  SHUNT_DEVICE Lane(const AllReduceParams& params, uint32_t counter)
-      : params_(params), counter_(counter), peers_(params.ranks - 1), wait_(params, counter) {
-    const uint32_t lane = device::block();
-    data_ = part_of(counter, params.parts) * params.part_bytes + params.data_offset +
-            lane * params.lane_capacity * kPacketBytes;
-    first_ = lane * params.packets_per_lane;
+  SHUNT_DEVICE explicit Lane(const AllReduceParams& params)
+      : params_(params), peers_(params.ranks - 1) {
+    first_ = device::block() * params.packets_per_lane;
     const uint64_t packets = (params.count + C::kElements - 1) / C::kElements;
     const uint64_t left = packets > first_ ? packets - first_ : 0;
     packets_ = static_cast<uint32_t>(left < params.packets_per_lane ? left : params.packets_per_lane);
   }
 
-  // `thread` of `threads` data threads. Returns why it stopped, kNone if it finished.
-  SHUNT_DEVICE Stop run(uint32_t thread, uint32_t threads) {
-    Packet kept{0, 0};
+  // Packet p of this rank's own data, as the user has it.
+  SHUNT_DEVICE Packet own_data(uint32_t p) const {
+    return p < packets_ ? UserBuffer<C>::load(params_.send, first_ + p, params_.count) : Packet{0, 0};
+  }
+
+  // `thread` of `threads` data threads; `first` is own_data(thread), loaded ahead because its latency
+  // overlaps that of the counter. Returns why it stopped, kNone if it finished.
+  SHUNT_DEVICE Stop run(Packet first, uint32_t counter, uint32_t thread, uint32_t threads) {
+    const uint32_t lane = device::block();
+    data_ = part_of(counter, params_.parts) * params_.part_bytes + params_.data_offset +
+            lane * params_.lane_capacity * kPacketBytes;
+    const Packet first_sent = C::encode(first, counter);
     for (uint32_t p = thread; p < packets_; p += threads) {
-      Packet own = UserBuffer<C>::load(params_.send, first_ + p, params_.count);
-      const Packet sent = C::encode(own, counter_);
-      if (p == thread) kept = own;
+      Packet sent = first_sent;
+      if (p != thread) {
+        Packet own = own_data(p);
+        sent = C::encode(own, counter);
+      }
       uint32_t peer = params_.rank == peers_ ? 0 : params_.rank;  // index of rank + 1
       for (uint32_t i = 0; i < peers_; ++i) {
         device::store<C::kWord>(params_.peers[peer].write + offset(p), sent, true);
         peer = peer + 1 == peers_ ? 0 : peer + 1;
       }
     }
+    Wait wait(params_, counter);
     for (uint32_t p = thread; p < packets_; p += threads) {
-      Packet own = kept;
+      Packet own = first;
       if (p != thread) {
-        own = UserBuffer<C>::load(params_.send, first_ + p, params_.count);
-        (void)C::encode(own, counter_);
+        own = own_data(p);
+        (void)C::encode(own, counter);
       }
-      if (!reduce(p, own)) return wait_.reason();
+      if (!reduce(p, own, wait)) return wait.reason();
     }
     return Stop::kNone;
   }
@@ -262,12 +272,12 @@ class Lane {
  private:
   SHUNT_DEVICE uint32_t offset(uint32_t p) const { return data_ + p * kPacketBytes; }
 
-  SHUNT_DEVICE bool reduce(uint32_t p, Packet own) {
+  SHUNT_DEVICE bool reduce(uint32_t p, Packet own, Wait& wait) {
     Sum<C> sum;
     if (params_.rank == 0) sum.start(own);
     for (uint32_t base = 0; base < peers_; base += kPeerBatch) {
       Packet got[kPeerBatch];
-      if (!receive(p, base, got)) return false;
+      if (!receive(p, base, got, wait)) return false;
       with_op(params_.op, [&](auto op) {
 SHUNT_UNROLL
         for (uint32_t i = 0; i < kPeerBatch; ++i) {
@@ -292,7 +302,7 @@ SHUNT_UNROLL
 
   // Polls packet p of up to kPeerBatch peers at once, so that their latencies overlap. The reader wipes
   // what it has read: the peer writes here again two calls on, after this lane has finished this call.
-  SHUNT_DEVICE bool receive(uint32_t p, uint32_t base, Packet (&got)[kPeerBatch]) {
+  SHUNT_DEVICE bool receive(uint32_t p, uint32_t base, Packet (&got)[kPeerBatch], Wait& wait) {
 SHUNT_UNROLL
     for (uint32_t i = 0; i < kPeerBatch; ++i) {
       if (base + i < peers_) got[i] = device::load(params_.peers[base + i].poll + offset(p));
@@ -301,8 +311,8 @@ SHUNT_UNROLL
     for (uint32_t i = 0; i < kPeerBatch; ++i) {
       if (base + i >= peers_) break;
       const unsigned char* from = params_.peers[base + i].poll + offset(p);
-      while (!C::arrived(got[i], counter_)) {
-        if (!wait_.again(peer_at(params_.rank, base + i))) return false;
+      while (!C::arrived(got[i], wait.counter())) {
+        if (!wait.again(peer_at(params_.rank, base + i))) return false;
         got[i] = device::load(from);
       }
       if constexpr (kProtocol == Protocol::kSentinel) {
@@ -313,53 +323,50 @@ SHUNT_UNROLL
   }
 
   const AllReduceParams& params_;
-  uint32_t counter_;
   uint32_t peers_;
-  Wait wait_;
-  uint32_t data_;
-  uint32_t first_;
+  uint32_t data_ = 0;  // of this lane's packets in every mailbox
+  uint32_t first_;     // packet of the call
   uint32_t packets_;
 };
 
-// The header warp: thread h exchanges headers with peers h, h + 32, ... and compares tags.
-SHUNT_DEVICE Stop exchange_headers(const AllReduceParams& params, uint32_t counter, uint32_t h) {
+SHUNT_DEVICE void report_fault(const AllReduceParams& params, Fault fault, uint32_t peer,
+                               uint64_t theirs) {
+  FaultReport* report = &params.board->fault;
+  device::store<Word::k8>(&report->mine, {params.tag, theirs}, false);
+  device::store<Word::k8>(
+      &report->peer, {uint64_t{peer} | uint64_t{static_cast<uint32_t>(fault)} << 32, 0}, false);
+  device::store_word(params.stop, static_cast<uint32_t>(Stop::kTrapped));
+  device::trap();
+}
+
+// The header warp: thread h exchanges headers with peers h, h + 32, ... and compares tags. Thread 0 also
+// looks whether another kernel is in this lane: it would use the same counter (two graphs replayed at
+// once, say). Only after the header has been stored: an atomic's latency must not delay the peers.
+SHUNT_DEVICE Stop exchange_headers(const AllReduceParams& params, LaneState* state, uint32_t counter,
+                                   uint32_t h) {
   using C = Codec<DataType::kUint64, Protocol::kFlagged>;
   const uint32_t offset =
       part_of(counter, params.parts) * params.part_bytes + device::block() * kPacketBytes;
+  Packet tag{params.tag, 0};
+  const Packet header = C::encode(tag, counter);
+  for (uint32_t i = h; i < params.ranks - 1; i += kHeaderThreads) {
+    device::store<Word::k8>(params.peers[i].write + offset, header, true);
+  }
+  const uint32_t busy = h == 0 ? device::exchange_word(&state->busy, 1) : 0;
   Wait wait(params, counter);
   for (uint32_t i = h; i < params.ranks - 1; i += kHeaderThreads) {
-    Packet tag{params.tag, 0};
-    device::store<Word::k8>(params.peers[i].write + offset, C::encode(tag, counter), true);
+    const uint32_t peer = peer_at(params.rank, i);
     Packet got = device::load(params.peers[i].poll + offset);
     while (!C::arrived(got, counter)) {
-      if (!wait.again(peer_at(params.rank, i))) return wait.reason();
+      if (busy != 0 || !wait.again(peer)) break;
       got = device::load(params.peers[i].poll + offset);
     }
+    if (busy != 0) report_fault(params, Fault::kEnteredTwice, params.rank, 0);
+    if (!C::arrived(got, counter)) return wait.reason();
     const uint64_t theirs = C::decode(got).low;
-    if (theirs != params.tag) {
-      FaultReport* fault = &params.board->fault;
-      device::store<Word::k8>(&fault->mine, {params.tag, theirs}, false);
-      device::store<Word::k8>(&fault->peer,
-                              {uint64_t{peer_at(params.rank, i)} |
-                                   uint64_t{static_cast<uint32_t>(Fault::kTagMismatch)} << 32,
-                               0},
-                              false);
-      device::store_word(params.stop, static_cast<uint32_t>(Stop::kTrapped));
-      device::trap();
-    }
+    if (theirs != params.tag) report_fault(params, Fault::kTagMismatch, peer, theirs);
   }
   return Stop::kNone;
-}
-
-// A second kernel in this lane would use the same counter: two graphs replayed at once, say.
-SHUNT_DEVICE void fault_entered_twice(const AllReduceParams& params) {
-  FaultReport* fault = &params.board->fault;
-  device::store<Word::k8>(&fault->mine, {params.tag, 0}, false);
-  device::store<Word::k8>(
-      &fault->peer,
-      {uint64_t{params.rank} | uint64_t{static_cast<uint32_t>(Fault::kEnteredTwice)} << 32, 0}, false);
-  device::store_word(params.stop, static_cast<uint32_t>(Stop::kTrapped));
-  device::trap();
 }
 
 // Zeroes this lane's whole flagged region of one part, for every peer. After the block barrier only: all
@@ -378,23 +385,22 @@ SHUNT_DEVICE void zero_flagged_region(const AllReduceParams& params, uint32_t co
 template <DataType kType, Protocol kProtocol, uint32_t kPeerBatch>
 SHUNT_DEVICE void all_reduce(const AllReduceParams& params) {
   LaneState* state = params.lanes + device::block();
-  const uint32_t counter = device::load_word(&state->counter);
-  const uint32_t stopped = device::load_word(params.stop);
   const uint32_t data_threads = device::block_dim() - kHeaderThreads;
   const uint32_t thread = device::thread();
+  // Three loads in flight at once: user data, counter, stop word.
+  Lane<kType, kProtocol, kPeerBatch> lane(params);
+  Packet first{0, 0};
+  if (thread < data_threads) first = lane.own_data(thread);
+  const uint32_t counter = device::load_word(&state->counter);
+  const uint32_t stopped = device::load_word(params.stop);
 
   // Sticky: a sum that once went unfinished on this rank makes every later kernel stop before its first
   // store, so no peer can take old data for new.
   Stop reason = static_cast<Stop>(stopped);
   if (reason == Stop::kNone) {
-    if (thread < data_threads) {
-      reason = Lane<kType, kProtocol, kPeerBatch>(params, counter).run(thread, data_threads);
-    } else {
-      if (thread == data_threads && device::exchange_word(&state->busy, 1) != 0) {
-        fault_entered_twice(params);
-      }
-      reason = exchange_headers(params, counter, thread - data_threads);
-    }
+    reason = thread < data_threads
+                 ? lane.run(first, counter, thread, data_threads)
+                 : exchange_headers(params, state, counter, thread - data_threads);
     if (reason != Stop::kNone) device::store_word(params.stop, static_cast<uint32_t>(reason));
   }
   // The counter advances only when every thread of the lane has read everything of this call.

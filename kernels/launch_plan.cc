@@ -11,8 +11,11 @@ LaunchPlan plan_launch(size_t bytes, DataType type, const DeviceLimits& limits) 
   LaunchPlan plan{};
   plan.protocol = protocol_of(type);
   const uint32_t packets = std::max(1u, packets_for(plan.protocol, bytes));
-  // One packet a thread while lanes last: a lane's latency grows with every further packet.
-  plan.threads = std::min(limits.max_threads, divide_up(packets, 32) * 32);
+  // One packet a thread; many small lanes rather than few large ones, since a lane ends with its slowest
+  // warp; larger lanes only when the lanes are used up.
+  const uint32_t share = divide_up(divide_up(packets, limits.max_lanes), 32) * 32;
+  plan.threads = std::min(limits.max_threads, std::max(share, limits.least_threads));
+  plan.threads = std::min(plan.threads, divide_up(packets, 32) * 32);
   plan.lanes = std::min(limits.max_lanes, divide_up(packets, plan.threads));
   plan.packets_per_lane = divide_up(packets, plan.lanes);
   return plan;
@@ -26,9 +29,7 @@ Geometry plan_geometry(uint32_t ranks, size_t cap, const DeviceLimits& limits) {
   Geometry geometry;
   geometry.ranks = ranks;
   geometry.parts = kPushParts;
-  geometry.lanes = std::min(
-      limits.max_lanes, divide_up(packets_for(Protocol::kFlagged, cap), limits.max_threads));
-  geometry.lanes = std::max(1u, geometry.lanes);
+  geometry.lanes = limits.max_lanes;
   geometry.flagged_packets = capacity(Protocol::kFlagged);
   geometry.sentinel_packets = capacity(Protocol::kSentinel);
   return geometry;

@@ -13,7 +13,8 @@ namespace shunt {
 // What the devices of a communicator allow: the smallest value over all ranks.
 struct DeviceLimits {
   uint32_t max_threads = 256;  // data threads of a lane; a multiple of 32
-  uint32_t max_lanes = kMaxLanes;
+  uint32_t max_lanes = 64;
+  uint32_t least_threads = 64;  // data threads of a lane where there are packets for them
 };
 
 // Largest value that max_threads may take: the kernels' register budget is made for it.

@@ -11,7 +11,7 @@ namespace shunt {
 
 inline constexpr uint32_t kMaxRanks = 16;
 inline constexpr uint32_t kMaxPeers = kMaxRanks - 1;
-inline constexpr uint32_t kMaxLanes = 64;
+inline constexpr uint32_t kMaxLanes = 128;
 inline constexpr uint32_t kPacketBytes = 16;
 inline constexpr uint32_t kPushParts = 2;  // halves of a mailbox that a lane uses in turn (push)
 

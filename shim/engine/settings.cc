@@ -1,7 +1,5 @@
 #include "shim/engine/settings.h"
 
-#include <strings.h>
-
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
@@ -17,7 +15,8 @@ constexpr char kPrefix[] = "SHUNT_";
 // from it.
 constexpr SettingInfo kSettings[] = {
     {"SHUNT_ENABLE", "a choice", "auto, on, off (or 1, true, yes, 0, false, no, empty)", "auto",
-     "off forwards every call to NCCL, on all ranks if one rank says so"},
+     "on: also where NVLink joins all GPUs, or cannot be told; "
+     "off: every call is forwarded, on all ranks if one rank says so"},
     {"SHUNT_CAP", "a size",
      "bytes, with K or M for powers of 1024, at most 16M; 0, off, false, no or empty: nothing is "
      "shunted",
@@ -30,19 +29,25 @@ constexpr SettingInfo kSettings[] = {
      "stderr", "where lines are appended"},
     {"SHUNT_TIMEOUT", "a time",
      "seconds from 0.001 to 604800, e.g. 30 or 0.5; 0, off, false, no or empty: unset", "unset",
-     "a wait for another rank that takes longer stops the process; unset: it is reported after 60 "
-     "s and goes on"},
+     "a wait for another rank that takes longer stops the process; unset: it is reported after "
+     "60 s and goes on"},
     {"SHUNT_DLSYM", "a switch", "1, on, true, yes, 0, off, false, no, empty", "on",
      "also catch NCCL functions that programs look up with dlsym, as vLLM and SGLang do"},
     {"SHUNT_NCCL", "a path", "a path; 0, off, false, no or empty: unset", "unset",
-     "the NCCL library to use if the process has loaded none"},
+     "the NCCL library to use where the calling program is linked to none"},
     {"SHUNT_STATS", "a switch", "1, on, true, yes, 0, off, false, no, empty", "off",
      "print the counters of shunted and forwarded calls at exit"},
     {"NCCL_P2P_DISABLE", "a number", "as in NCCL: 1", "0", "GPUs do not use each other's memory"},
 };
 
+// Not toupper, isdigit, isprint: those follow the program's locale.
+char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_printable(char c) { return c >= 0x20 && c <= 0x7e; }
+
 bool same_word(std::string_view text, std::string_view word) {
-  return text.size() == word.size() && strncasecmp(text.data(), word.data(), word.size()) == 0;
+  return std::equal(text.begin(), text.end(), word.begin(), word.end(),
+                    [](char a, char b) { return upper(a) == upper(b); });
 }
 
 bool one_of(std::string_view text, std::initializer_list<std::string_view> words) {
@@ -51,9 +56,6 @@ bool one_of(std::string_view text, std::initializer_list<std::string_view> words
 
 bool means_off(std::string_view text) { return one_of(text, {"", "0", "off", "false", "no"}); }
 bool means_on(std::string_view text) { return one_of(text, {"1", "on", "true", "yes"}); }
-// Not isdigit and isprint: those follow the program's locale.
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_printable(char c) { return c >= 0x20 && c <= 0x7e; }
 
 // Each parser returns false for a malformed text and then has not touched `out`.
 
@@ -177,8 +179,6 @@ std::string error_line(const SettingInfo& setting, std::string_view value) {
   return std::string(setting.name) + "=" + quoted(value) + " is not " + setting.kind +
          "; allowed: " + setting.allowed + "; using the default: " + setting.default_text;
 }
-
-char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
 
 // `b` is a name of ours, in capitals.
 size_t edit_distance(std::string_view a, std::string_view b) {

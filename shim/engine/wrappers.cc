@@ -184,7 +184,7 @@ ncclResult_t make_child(NcclLibrary& library, ncclComm_t parent, const std::stri
 
 ncclResult_t on_call(HookTag<k_ncclCommSplit>, NcclLibrary& library, ncclComm_t comm, int color,
                      int rank_key, ncclComm_t* child, ncclConfig_t* config) {
-  return make_child(library, comm, std::string(1, '.') + std::to_string(color), child, config, [&] {
+  return make_child(library, comm, format(".%d", color), child, config, [&] {
     return library.call<k_ncclCommSplit>(comm, color, rank_key, child, config);
   });
 }

@@ -1,0 +1,309 @@
+// Runs the all-reduce kernel on n ranks in one process, on one GPU (results only: their times mean
+// nothing) or on one GPU each, checks every result bit for bit across ranks and against a reference, and
+// times it in a graph of 50 calls, for several launch shapes.
+//   kernel_harness --ranks N [--same-gpu] [--check] [--sweep] [--json FILE]
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "shim/engine/launch.h"
+#include "shim/engine/log.h"
+
+namespace shunt {
+namespace {
+
+constexpr int kCallsInGraph = 50;
+constexpr int kReplays = 9;
+constexpr size_t kCap = 1 << 20;
+
+struct Options {
+  uint32_t ranks = 2;
+  bool same_gpu = false;
+  bool check = false;
+  bool sweep = false;
+  std::string json;
+};
+
+struct Rank {
+  const GpuDevice* device = nullptr;
+  std::unique_ptr<PrivateStream> stream;
+  std::unique_ptr<SlabSet> set;
+  cu::Ptr send = 0, recv = 0;  // kCap + 64 bytes each
+  cu::GraphExec graph = nullptr;
+};
+
+// Timing wants events with time and elapsed time, which the product does not use.
+struct Timing {
+  cu::Result (*elapsed)(float*, cu::Event, cu::Event) = nullptr;
+  cu::Result (*stream_sync)(cu::Stream) = nullptr;
+};
+
+class Harness {
+ public:
+  Harness(const Options& options, const DeviceLimits& limits);
+  bool check(DataType type, size_t count, size_t misalign);
+  // Median microseconds a call of the slowest rank, in a graph.
+  double time(size_t bytes, DataType type);
+
+ private:
+  void wait_all();
+  void enqueue(Rank& rank, size_t count, DataType type, size_t misalign);
+
+  Options options_;
+  DeviceLimits limits_;
+  std::vector<Rank> ranks_;
+  uint32_t calls_ = 0;
+  std::mt19937 random_{1234};
+};
+
+Harness::Harness(const Options& options, const DeviceLimits& limits)
+    : options_(options), limits_(limits), ranks_(options.ranks) {
+  const Geometry geometry = plan_geometry(options.ranks, kCap, limits);
+  std::vector<Facts> facts(options.ranks);
+  std::vector<SlabOffer> offers(options.ranks);
+  for (uint32_t r = 0; r < options.ranks; ++r) {
+    Rank& rank = ranks_[r];
+    rank.device = &gpu_device(options.same_gpu ? 0 : static_cast<cu::Device>(r));
+    load_kernels(*rank.device);
+    cu::ContextScope current(rank.device->context);
+    rank.stream = std::make_unique<PrivateStream>(*rank.device);
+    rank.set = std::make_unique<SlabSet>(*rank.device, geometry, r, rank.stream->get());
+    rank.set->offer(offers[r]);
+    std::memcpy(facts[r].gpu, rank.device->uuid.bytes, sizeof(facts[r].gpu));
+    SHUNT_CU(mem_alloc, &rank.send, kCap + 64);
+    SHUNT_CU(mem_alloc, &rank.recv, kCap + 64);
+  }
+  for (Rank& rank : ranks_) {
+    int failed = -1;
+    rank.set->map_peers(facts, offers, failed);
+  }
+}
+
+void Harness::enqueue(Rank& rank, size_t count, DataType type, size_t misalign) {
+  cu::ContextScope current(rank.device->context);
+  const AllReduceCall call{reinterpret_cast<const void*>(rank.send + misalign),
+                           reinterpret_cast<void*>(rank.recv + misalign),
+                           count,
+                           type,
+                           ReduceOp::kSum,
+                           rank.stream->get()};
+  cu::check(launch_all_reduce(*rank.set, limits_, call, calls_), "cuLaunchKernel");
+}
+
+void Harness::wait_all() {
+  for (Rank& rank : ranks_) {
+    cu::ContextScope current(rank.device->context);
+    while (!rank.stream->idle()) {
+    }
+  }
+}
+
+bool Harness::check(DataType type, size_t count, size_t misalign) {
+  const size_t bytes = count * size_of(type);
+  std::vector<std::vector<unsigned char>> in(ranks_.size(), std::vector<unsigned char>(bytes));
+  std::vector<std::vector<unsigned char>> out = in;
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    for (size_t i = 0; i < count; ++i) {
+      if (type == DataType::kFloat32) {
+        const float value = std::uniform_real_distribution<float>(-1, 1)(random_);
+        std::memcpy(&in[r][4 * i], &value, 4);
+      } else {
+        const uint32_t value = static_cast<uint32_t>(random_());
+        std::memcpy(&in[r][size_of(type) * i], &value, std::min<size_t>(4, size_of(type)));
+      }
+    }
+    cu::ContextScope current(ranks_[r].device->context);
+    SHUNT_CU(copy_to_device, ranks_[r].send + misalign, in[r].data(), bytes, ranks_[r].stream->get());
+    SHUNT_CU(set32, ranks_[r].recv, 0xdeadbeefu, (kCap + 64) / 4, ranks_[r].stream->get());
+  }
+  wait_all();
+  ++calls_;
+  for (Rank& rank : ranks_) enqueue(rank, count, type, misalign);
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    cu::ContextScope current(ranks_[r].device->context);
+    SHUNT_CU(copy_to_host, out[r].data(), ranks_[r].recv + misalign, bytes, ranks_[r].stream->get());
+  }
+  wait_all();
+  for (size_t i = 0; i < count; ++i) {
+    if (type == DataType::kFloat32) {
+      float want = 0, got = 0;
+      for (size_t r = 0; r < ranks_.size(); ++r) {
+        float value = 0;
+        std::memcpy(&value, &in[r][4 * i], 4);
+        want = r == 0 ? value : want + value;
+      }
+      std::memcpy(&got, &out[0][4 * i], 4);
+      if (got != want) return false;
+    } else if (type == DataType::kUint8) {
+      unsigned char want = 0;
+      for (size_t r = 0; r < ranks_.size(); ++r) want = static_cast<unsigned char>(want + in[r][i]);
+      if (out[0][i] != want) return false;
+    }
+  }
+  return std::all_of(out.begin(), out.end(), [&](const auto& o) { return o == out[0]; });
+}
+
+double Harness::time(size_t bytes, DataType type) {
+  static const Timing timing = [] {
+    Timing t;
+    void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+    t.elapsed = reinterpret_cast<decltype(t.elapsed)>(dlsym(driver, "cuEventElapsedTime"));
+    return t;
+  }();
+  const size_t count = bytes / size_of(type);
+  std::vector<cu::Event> begin(ranks_.size()), end(ranks_.size());
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    Rank& rank = ranks_[r];
+    cu::ContextScope current(rank.device->context);
+    SHUNT_CU(event_create, &begin[r], 0);
+    SHUNT_CU(event_create, &end[r], 0);
+    SHUNT_CU(begin_capture, rank.stream->get(), cu::kCaptureModeRelaxed);
+    const uint32_t first = calls_;
+    for (int i = 0; i < kCallsInGraph; ++i) {
+      ++calls_;
+      enqueue(rank, count, type, 0);
+    }
+    if (r + 1 < ranks_.size()) calls_ = first;  // the ranks record the same numbers
+    cu::Graph graph = nullptr;
+    SHUNT_CU(end_capture, rank.stream->get(), &graph);
+    SHUNT_CU(graph_instantiate, &rank.graph, graph, 0);
+    SHUNT_CU(graph_destroy, graph);
+  }
+  std::vector<double> times;
+  for (int replay = 0; replay < kReplays + 2; ++replay) {
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      cu::ContextScope current(ranks_[r].device->context);
+      SHUNT_CU(event_record, begin[r], ranks_[r].stream->get());
+      SHUNT_CU(graph_launch, ranks_[r].graph, ranks_[r].stream->get());
+      SHUNT_CU(event_record, end[r], ranks_[r].stream->get());
+    }
+    wait_all();
+    if (replay < 2) continue;
+    // The ranks of one process start one after the other: the last to start measures the calls, the
+    // others its delay too.
+    float least = 1e30f;
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      cu::ContextScope current(ranks_[r].device->context);
+      float ms = 0;
+      cu::check(timing.elapsed(&ms, begin[r], end[r]), "cuEventElapsedTime");
+      least = std::min(least, ms);
+    }
+    times.push_back(least * 1e3 / kCallsInGraph);
+  }
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    cu::ContextScope current(ranks_[r].device->context);
+    SHUNT_CU(event_destroy, begin[r]);
+    SHUNT_CU(event_destroy, end[r]);
+    SHUNT_CU(graph_exec_destroy, ranks_[r].graph);
+  }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+bool run_checks(const Options& options) {
+  // Ranks that share a GPU must all be resident, or they wait for each other for ever.
+  DeviceLimits limits;
+  if (options.same_gpu) limits.max_lanes = 8;
+  Harness harness(options, limits);
+  size_t done = 0;
+  for (const DataType type : {DataType::kFloat32, DataType::kUint8, DataType::kBfloat16}) {
+    for (const size_t count : {1, 2, 3, 7, 257, 1000, 4096, 40001, 200000}) {
+      if (count * size_of(type) > kCap) continue;
+      for (int repeat = 0; repeat < 4; ++repeat) {
+        const size_t misalign = repeat % 2 == 0 ? 0 : size_of(type);
+        if (!harness.check(type, count, misalign)) {
+          std::printf("WRONG: %s x %zu, misaligned by %zu, %u ranks\n", name_of(type), count, misalign,
+                      options.ranks);
+          return false;
+        }
+        ++done;
+      }
+    }
+  }
+  std::printf("%u ranks%s: %zu calls right and bit-equal\n", options.ranks,
+              options.same_gpu ? " on one GPU" : "", done);
+  return true;
+}
+
+void run_sweep(const Options& options, std::ofstream& json) {
+  const std::vector<size_t> sizes = {8,     256,   1024,  4096,   8192,   16384,
+                                     32768, 65536, 131072, 262144, 524288, 1048576};
+  std::printf("us a call, bf16 sum, graph of %d\n%-10s", kCallsInGraph, "shape");
+  for (const size_t size : sizes) std::printf("%9zu", size);
+  std::printf("\n");
+  for (const uint32_t threads : {32u, 64u, 128u, 256u}) {
+    for (const uint32_t lanes : {32u, 64u, 128u}) {
+      Harness harness(options, DeviceLimits{std::max(256u, threads), lanes, threads});
+      std::printf("%4ux%-5u", threads, lanes);
+      for (const size_t size : sizes) {
+        const double us = harness.time(size, DataType::kBfloat16);
+        std::printf("%9.2f", us);
+        json << "{\"least_threads\":" << threads << ",\"lanes\":" << lanes << ",\"bytes\":" << size
+             << ",\"us\":" << us << "}\n";
+      }
+      std::printf("\n");
+      std::fflush(stdout);
+    }
+  }
+}
+
+int run(const Options& options) {
+  int devices = 0;
+  cu::Device last = 0;
+  try {
+    SHUNT_CU(init, 0);
+    cu::Uuid uuid{};
+    while (cu::api().device_uuid(&uuid, last) == cu::kSuccess) devices = ++last;
+  } catch (const cu::Error& error) {
+    std::printf("skipped: %s\n", error.what());
+    return 77;
+  }
+  if (devices < (options.same_gpu ? 1 : static_cast<int>(options.ranks))) {
+    std::printf("skipped: %d GPUs\n", devices);
+    return 77;
+  }
+  if (options.check && !run_checks(options)) return 1;
+  if (options.sweep) {
+    std::ofstream json(options.json.empty() ? "/dev/null" : options.json);
+    run_sweep(options, json);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace shunt
+
+int main(int argc, char** argv) {
+  shunt::Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    if (arg == "--ranks" && i + 1 < argc) {
+      options.ranks = static_cast<uint32_t>(std::atoi(argv[++i]));
+    } else if (arg == "--json" && i + 1 < argc) {
+      options.json = argv[++i];
+    } else if (arg == "--same-gpu") {
+      options.same_gpu = true;
+    } else if (arg == "--check") {
+      options.check = true;
+    } else if (arg == "--sweep") {
+      options.sweep = true;
+    } else {
+      std::fprintf(stderr, "unknown argument %s\n", arg.c_str());
+      return 2;
+    }
+  }
+  try {
+    return shunt::run(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
