@@ -9,6 +9,11 @@ if(NOT TARGET Catch2::Catch2WithMain AND NOT TARGET shunt_catch_main)
   target_link_libraries(shunt_catch_main PUBLIC Catch2::Catch2)
 endif()
 
+# All of them, for builds that want nothing else (the asan preset).
+if(NOT TARGET unit_tests)
+  add_custom_target(unit_tests)
+endif()
+
 function(shunt_add_catch_test name)
   add_executable(${name} ${ARGN})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
@@ -19,4 +24,6 @@ function(shunt_add_catch_test name)
     target_link_libraries(${name} PRIVATE shunt_catch_main)
   endif()
   add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS unit)
+  add_dependencies(unit_tests ${name})
 endfunction()

@@ -1,19 +1,22 @@
 // Every kernel that is built: X(datatype enumerator, name as name_of gives it, protocol enumerator,
-// protocol name, peers polled at once).
+// protocol name, Ops enumerator, name of that, peers polled at once).
 #pragma once
 
-#define SHUNT_KERNELS_OF(X, batch)                         \
-  X(kInt8, int8, kFlagged, flagged, batch)                 \
-  X(kUint8, uint8, kFlagged, flagged, batch)               \
-  X(kInt32, int32, kFlagged, flagged, batch)               \
-  X(kUint32, uint32, kFlagged, flagged, batch)             \
-  X(kInt64, int64, kFlagged, flagged, batch)               \
-  X(kUint64, uint64, kFlagged, flagged, batch)             \
-  X(kFloat16, half, kSentinel, sentinel, batch)            \
-  X(kFloat32, float, kSentinel, sentinel, batch)           \
-  X(kFloat64, double, kSentinel, sentinel, batch)          \
-  X(kBfloat16, bfloat16, kSentinel, sentinel, batch)       \
-  X(kFloat8e4m3, fp8_e4m3, kSentinel, sentinel, batch)     \
-  X(kFloat8e5m2, fp8_e5m2, kSentinel, sentinel, batch)
+#define SHUNT_KERNELS_OF(X, ops, ops_name, batch)                         \
+  X(kInt8, int8, kFlagged, flagged, ops, ops_name, batch)                 \
+  X(kUint8, uint8, kFlagged, flagged, ops, ops_name, batch)               \
+  X(kInt32, int32, kFlagged, flagged, ops, ops_name, batch)               \
+  X(kUint32, uint32, kFlagged, flagged, ops, ops_name, batch)             \
+  X(kInt64, int64, kFlagged, flagged, ops, ops_name, batch)               \
+  X(kUint64, uint64, kFlagged, flagged, ops, ops_name, batch)             \
+  X(kFloat16, half, kSentinel, sentinel, ops, ops_name, batch)            \
+  X(kFloat32, float, kSentinel, sentinel, ops, ops_name, batch)           \
+  X(kFloat64, double, kSentinel, sentinel, ops, ops_name, batch)          \
+  X(kBfloat16, bfloat16, kSentinel, sentinel, ops, ops_name, batch)       \
+  X(kFloat8e4m3, fp8_e4m3, kSentinel, sentinel, ops, ops_name, batch)     \
+  X(kFloat8e5m2, fp8_e5m2, kSentinel, sentinel, ops, ops_name, batch)
 
-#define SHUNT_KERNELS(X) SHUNT_KERNELS_OF(X, 1) SHUNT_KERNELS_OF(X, 3) SHUNT_KERNELS_OF(X, 7)
+#define SHUNT_KERNELS(X)                                                                        \
+  SHUNT_KERNELS_OF(X, kSum, sum, 1) SHUNT_KERNELS_OF(X, kSum, sum, 3)                           \
+  SHUNT_KERNELS_OF(X, kSum, sum, 7) SHUNT_KERNELS_OF(X, kAny, any, 1)                           \
+  SHUNT_KERNELS_OF(X, kAny, any, 3) SHUNT_KERNELS_OF(X, kAny, any, 7)

@@ -3,25 +3,35 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "kernels/protocol.h"
 
 #ifdef __CUDACC__
 #define SHUNT_DEVICE __device__ __forceinline__
+#define SHUNT_COLD static __device__ __noinline__
+#define SHUNT_COLD_MEMBER __device__ __noinline__
 #define SHUNT_UNROLL _Pragma("unroll")
 #else
 #include "kernels/host_runtime.h"
 #define SHUNT_DEVICE inline
+#define SHUNT_COLD inline
+#define SHUNT_COLD_MEMBER inline
 #define SHUNT_UNROLL
 #endif
 
 namespace shunt {
 
-// 16 bytes in registers. Word i is the i-th 4-byte word in memory order.
+// 16 bytes in registers, in memory order.
 struct Packet {
-  uint64_t low;
-  uint64_t high;
+  uint32_t w[4];
 };
+constexpr uint64_t join(uint32_t low, uint32_t high) { return low | uint64_t{high} << 32; }
+constexpr Packet packet_of(uint64_t low, uint64_t high) {
+  return {{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32),
+           static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32)}};
+}
 
 // The unit that must not tear and of which each may arrive alone.
 enum class Word : uint32_t { k4 = 4, k8 = 8 };
@@ -38,16 +48,25 @@ SHUNT_DEVICE uint32_t block_dim() { return blockDim.x; }
 // data types" and "Scalar atomicity"). No fence anywhere: each word says by itself that it has arrived.
 template <Word kWord>
 SHUNT_DEVICE void store(void* address, Packet p, bool /*remote*/) {
-  asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(address), "l"(p.low), "l"(p.high)
+  asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(address), "l"(join(p.w[0], p.w[1])),
+               "l"(join(p.w[2], p.w[3]))
                : "memory");
 }
 SHUNT_DEVICE Packet load(const void* address) {
-  Packet p;
+  uint64_t low, high;
   asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];"
-               : "=l"(p.low), "=l"(p.high)
+               : "=l"(low), "=l"(high)
                : "l"(address)
                : "memory");
-  return p;
+  return packet_of(low, high);
+}
+// The user's memory: ordinary accesses, 16-byte aligned.
+SHUNT_DEVICE Packet load_user16(const void* address) {
+  const uint4 v = *static_cast<const uint4*>(address);
+  return {{v.x, v.y, v.z, v.w}};
+}
+SHUNT_DEVICE void store_user16(void* address, Packet p) {
+  *static_cast<uint4*>(address) = make_uint4(p.w[0], p.w[1], p.w[2], p.w[3]);
 }
 SHUNT_DEVICE uint32_t load_word(const uint32_t* address) {
   uint32_t value;
@@ -81,14 +100,20 @@ SHUNT_DEVICE uint32_t block() { return host::thread_index().block; }
 SHUNT_DEVICE uint32_t block_dim() { return host::thread_index().block_dim; }
 template <Word kWord>
 SHUNT_DEVICE void store(void* address, Packet p, bool remote) {
-  host::store_packet(address, p.low, p.high, kWord == Word::k8 ? host::Grain::k8 : host::Grain::k4,
+  host::store_packet(address, join(p.w[0], p.w[1]), join(p.w[2], p.w[3]), kWord == Word::k8 ? host::Grain::k8 : host::Grain::k4,
                      remote);
 }
 SHUNT_DEVICE Packet load(const void* address) {
+  uint64_t low = 0, high = 0;
+  host::load_packet(address, &low, &high);
+  return packet_of(low, high);
+}
+SHUNT_DEVICE Packet load_user16(const void* address) {
   Packet p;
-  host::load_packet(address, &p.low, &p.high);
+  memcpy(&p, address, sizeof(p));
   return p;
 }
+SHUNT_DEVICE void store_user16(void* address, Packet p) { memcpy(address, &p, sizeof(p)); }
 SHUNT_DEVICE uint32_t load_word(const uint32_t* address) { return host::load_word(address); }
 SHUNT_DEVICE void store_word(uint32_t* address, uint32_t value) {
   host::store_word(address, value);
@@ -105,4 +130,16 @@ SHUNT_DEVICE void trap() { host::trap(); }
 #endif
 
 }  // namespace device
+// ---- where things lie in this rank's slab ----
+SHUNT_DEVICE uint32_t* stop_word(const AllReduceParams& params) {
+  return reinterpret_cast<uint32_t*>(params.slab + Geometry::kStopOffset);
+}
+SHUNT_DEVICE LaneState* lane_state(const AllReduceParams& params, uint32_t lane) {
+  return reinterpret_cast<LaneState*>(params.slab + Geometry::kLaneOffset) + lane;
+}
+// Mailbox (this rank, peer number `index`).
+SHUNT_DEVICE unsigned char* mailbox_of(const AllReduceParams& params, uint32_t index) {
+  return params.slab + params.mailboxes + index * params.mailbox_bytes;
+}
+
 }  // namespace shunt

@@ -35,9 +35,43 @@ Geometry plan_geometry(uint32_t ranks, size_t cap, const DeviceLimits& limits) {
   return geometry;
 }
 
-std::string kernel_name(DataType type, Protocol protocol, uint32_t peer_batch) {
-  return std::string("shunt_all_reduce_") + name_of(type) + "_" + name_of(protocol) + "_" +
-         std::to_string(peer_batch);
+std::string kernel_name(DataType type, Protocol protocol, ReduceOp op, uint32_t peer_batch) {
+  return std::string("shunt_all_reduce_") + name_of(type) + "_" + name_of(protocol) +
+         (op == ReduceOp::kSum ? "_sum_" : "_any_") + std::to_string(peer_batch);
+}
+
+AllReduceParams common_params(const Geometry& geometry, Protocol protocol, uint32_t rank,
+                              unsigned char* slab, HostBoard* board,
+                              unsigned char* const (&write)[kMaxPeers]) {
+  const bool sentinel = protocol == Protocol::kSentinel;
+  AllReduceParams params{};
+  params.slab = slab;
+  params.board = board;
+  params.rank = static_cast<uint8_t>(rank);
+  params.ranks = static_cast<uint8_t>(geometry.ranks);
+  params.parts = static_cast<uint8_t>(geometry.parts);
+  params.part_bytes = static_cast<uint32_t>(geometry.part_bytes());
+  params.mailboxes = static_cast<uint32_t>(geometry.mailbox_offset(0));
+  params.mailbox_bytes = static_cast<uint32_t>(geometry.mailbox_bytes());
+  params.flagged_offset = static_cast<uint32_t>(geometry.flagged_offset());
+  params.flagged_lane_bytes = geometry.flagged_packets * kPacketBytes;
+  params.data_offset =
+      static_cast<uint32_t>(sentinel ? geometry.sentinel_offset() : geometry.flagged_offset());
+  params.lane_bytes =
+      (sentinel ? geometry.sentinel_packets : geometry.flagged_packets) * kPacketBytes;
+  std::copy(std::begin(write), std::end(write), std::begin(params.write));
+  return params;
+}
+
+void set_call(AllReduceParams& params, const LaunchPlan& plan, const void* send, void* recv,
+              size_t count, DataType type, ReduceOp op, uint32_t number) {
+  const auto bytes = static_cast<uint32_t>(count * size_of(type));
+  params.send = send;
+  params.recv = recv;
+  params.bytes = bytes;
+  params.op = static_cast<uint8_t>(op);
+  params.tag = pack({number, bytes, type, op, plan.protocol});
+  params.packets_per_lane = plan.packets_per_lane;
 }
 
 }  // namespace shunt

@@ -43,11 +43,21 @@ LaunchPlan plan_launch(size_t bytes, DataType type, const DeviceLimits& limits);
 // Mailboxes that hold every call of 1..cap bytes under plan_launch.
 Geometry plan_geometry(uint32_t ranks, size_t cap, const DeviceLimits& limits);
 
-// Kernels are specialised by datatype, protocol and the number of peers polled at once (1, 3 or 7).
+// Kernels are specialised by datatype, protocol, operation (sum, or any) and the number of peers polled at
+// once (1, 3 or 7).
 inline constexpr uint32_t kPeerBatches[] = {1, 3, 7};
 constexpr uint32_t peer_batch_for(uint32_t ranks) { return ranks <= 2 ? 1 : ranks <= 4 ? 3 : 7; }
 
-// Entry point in the fat binary, e.g. "shunt_all_reduce_bfloat16_sentinel_1".
-std::string kernel_name(DataType type, Protocol protocol, uint32_t peer_batch);
+// Entry point in the fat binary, e.g. "shunt_all_reduce_bfloat16_sentinel_sum_1".
+std::string kernel_name(DataType type, Protocol protocol, ReduceOp op, uint32_t peer_batch);
+
+// What all calls of `rank` with this protocol have in common. `write[i]`: mailbox (peer i, rank) as this
+// rank addresses it. `slab`, `board`: as the device addresses them.
+AllReduceParams common_params(const Geometry& geometry, Protocol protocol, uint32_t rank,
+                              unsigned char* slab, HostBoard* board,
+                              unsigned char* const (&write)[kMaxPeers]);
+// The call itself. `number`: its place in the order of recording.
+void set_call(AllReduceParams& params, const LaunchPlan& plan, const void* send, void* recv,
+              size_t count, DataType type, ReduceOp op, uint32_t number);
 
 }  // namespace shunt

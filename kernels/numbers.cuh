@@ -34,15 +34,57 @@ template <> struct ElementOf<DataType::kFloat8e5m2> { using type = __nv_fp8_e5m2
 template <typename T>
 using Acc = std::conditional_t<std::is_integral_v<T> || std::is_same_v<T, double>, T, float>;
 
+// The elements of a 4-byte word (of a pair of words for 8-byte types), widened; and back. Rounds to nearest
+// even; fp8 saturates to the largest finite value, as NCCL's conversion does.
 template <typename T>
-SHUNT_DEVICE Acc<T> widen(T value) {
-  return static_cast<Acc<T>>(value);
-}
-// Rounds to nearest even; fp8 saturates to the largest finite value, as NCCL's conversion does.
-template <typename T>
-SHUNT_DEVICE T narrow(Acc<T> value) {
-  return T(value);
-}
+struct Elements {
+  static constexpr uint32_t kCount = sizeof(T) == 8 ? 1 : 4 / sizeof(T);
+  static constexpr uint32_t kWords = sizeof(T) == 8 ? 2 : 1;
+
+  SHUNT_DEVICE static void widen(const uint32_t* words, Acc<T>* out) {
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      const uint32_t low = words[0] << 16, high = words[0] & 0xffff0000u;
+      memcpy(&out[0], &low, 4);
+      memcpy(&out[1], &high, 4);
+    } else if constexpr (std::is_same_v<T, __half>) {
+      __half2 pair;
+      memcpy(static_cast<void*>(&pair), words, 4);
+      const float2 wide = __half22float2(pair);
+      out[0] = wide.x;
+      out[1] = wide.y;
+    } else if constexpr (sizeof(T) >= 4) {
+      memcpy(out, words, sizeof(T));
+    } else {
+      SHUNT_UNROLL
+      for (uint32_t e = 0; e < kCount; ++e) {
+        const auto byte = static_cast<uint8_t>(words[0] >> (8 * e));
+        T element;
+        memcpy(static_cast<void*>(&element), &byte, 1);
+        out[e] = static_cast<Acc<T>>(element);
+      }
+    }
+  }
+  SHUNT_DEVICE static void narrow(const Acc<T>* in, uint32_t* words) {
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      const __nv_bfloat162 pair = __floats2bfloat162_rn(in[0], in[1]);
+      memcpy(words, &pair, 4);
+    } else if constexpr (std::is_same_v<T, __half>) {
+      const __half2 pair = __floats2half2_rn(in[0], in[1]);
+      memcpy(words, &pair, 4);
+    } else if constexpr (sizeof(T) >= 4) {
+      memcpy(words, in, sizeof(T));
+    } else {
+      words[0] = 0;
+      SHUNT_UNROLL
+      for (uint32_t e = 0; e < kCount; ++e) {
+        const T element(in[e]);
+        uint8_t byte;
+        memcpy(&byte, &element, 1);
+        words[0] |= uint32_t{byte} << (8 * e);
+      }
+    }
+  }
+};
 
 template <ReduceOp kOp, typename A>
 SHUNT_DEVICE A combine(A a, A b) {

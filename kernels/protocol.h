@@ -25,7 +25,8 @@ inline constexpr uint32_t kFlagPeriod = 1u << 16;
 constexpr uint32_t next_counter(uint32_t counter) {
   return counter + 1 == 0 ? kFirstCounter : counter + 1;
 }
-constexpr uint32_t part_of(uint32_t counter, uint32_t parts) { return counter % parts; }
+// `parts` is a power of two: a division would delay every call.
+constexpr uint32_t part_of(uint32_t counter, uint32_t parts) { return counter & (parts - 1); }
 
 // Once a period, in one call for each part, the lane zeroes its whole flagged region: a slot that only
 // rare large calls use must not still hold the flag of a call one counter wrap ago.
@@ -131,32 +132,29 @@ constexpr uint32_t peer_index(uint32_t rank, uint32_t peer) { return peer < rank
 constexpr uint32_t peer_at(uint32_t rank, uint32_t index) { return index < rank ? index : index + 1; }
 
 // ---- the argument of the kernel ----------------------------------------------------------------------
-struct PeerAddress {
-  unsigned char* write;  // mailbox (peer, rank): this rank's packets go here
-  unsigned char* poll;   // mailbox (rank, peer): the peer's packets come here
-};
-
-// Passed by value, so a captured call keeps it. Nothing in it may change from replay to replay.
+// Passed by value, so a captured call keeps it. Nothing in it may change from replay to replay. What every
+// call of two ranks reads comes first: each launch meets a cold constant cache, line by line.
 struct AllReduceParams {
-  const void* send;  // `count` elements at any element alignment; device memory of this rank
-  void* recv;        // likewise; may equal send
-  uint64_t count;
-  uint64_t tag;  // pack(CallTag)
-  LaneState* lanes;
-  uint32_t* stop;    // Stop, in the slab
-  HostBoard* board;  // device address of the pinned page
-  uint64_t timeout_ns;  // 0 except in the probe: give up (Stop::kTimedOut) after this long in one wait
-  uint32_t rank;
-  uint32_t ranks;
-  ReduceOp op;
+  const void* send;     // `bytes` of elements at any element alignment; device memory of this rank
+  void* recv;           // likewise; may equal send
+  uint64_t tag;         // pack(CallTag)
+  unsigned char* slab;  // this rank's
+  uint32_t bytes;       // of the message
+  uint8_t rank;
+  uint8_t ranks;
+  uint8_t parts;
+  uint8_t op;  // ReduceOp
   uint32_t packets_per_lane;
-  uint32_t parts;
-  uint32_t lane_capacity;       // packets of one lane in one part, of this call's protocol
-  uint32_t flagged_capacity;    // the same of the flagged region
-  uint32_t data_offset;         // of this call's protocol region within a part
-  uint32_t flagged_offset;      // of the flagged region within a part
   uint32_t part_bytes;
-  PeerAddress peers[kMaxPeers];  // in rank order, this rank left out
+  uint32_t data_offset;  // of this call's protocol region within a part
+  uint32_t lane_bytes;   // of one lane in that region
+  uint32_t mailboxes;    // offset of mailbox 0 in the slab
+  unsigned char* write[kMaxPeers];  // mailbox (peer, rank), peers in rank order, this rank left out
+  uint32_t mailbox_bytes;
+  uint32_t flagged_offset;      // of the flagged region within a part
+  uint32_t flagged_lane_bytes;  // of one lane in it
+  HostBoard* board;     // device address of the pinned page
+  uint64_t timeout_ns;  // 0 except in the probe: give up (Stop::kTimedOut) after this long in one wait
 };
 
 }  // namespace shunt

@@ -8,6 +8,7 @@ PACKAGES=(
   libspdlog-dev libfmt-dev                # log of the engine
   libcli11-dev nlohmann-json3-dev         # the nccl-shunt command
   catch2 libboost-context-dev             # tests: framework, fibers of the emulated GPUs
+  libjemalloc2                            # tests: another library that is often preloaded
   python3                                 # tests and result tables
   ca-certificates
 )
@@ -109,16 +110,18 @@ gpu_count() {
   echo "${n:-0}"
 }
 
-# prepare_and_build PRESET [CMAKE-ARGUMENT...]; sets BUILD.
+# prepare_and_build PRESET [TARGET...]: all targets if none is named; sets BUILD.
 prepare_and_build() {
   local preset=$1
   shift
+  local targets=()
+  [ $# -eq 0 ] || targets=(--target "$@")
   install_packages "${PACKAGES[@]}"
   find_toolkit
   find_nccl
   say "CUDA toolkit $CUDA_HOME, nccl.h in $NCCL_INCLUDE"
-  cmake --preset "$preset" -DSHUNT_NCCL_INCLUDE="$NCCL_INCLUDE" "$@" </dev/null
-  cmake --build --preset "$preset" --parallel "${JOBS:-2}" </dev/null
+  cmake --preset "$preset" -DSHUNT_NCCL_INCLUDE="$NCCL_INCLUDE" </dev/null
+  cmake --build --preset "$preset" --parallel "${JOBS:-2}" "${targets[@]}" </dev/null
   BUILD=$PWD/build
   case $preset in
     default | ci) ;;

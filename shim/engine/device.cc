@@ -24,13 +24,17 @@ void load_module(GpuDevice& device) {
   cu::ContextScope current(device.context);
   cu::Module module = nullptr;
   SHUNT_CU(module_load, &module, shunt_fatbin_begin);
-  for (size_t b = 0; b < std::size(kPeerBatches); ++b) {
-    for (uint32_t t = 0; t < kDataTypes; ++t) {
-      const auto type = static_cast<DataType>(t);
-      const std::string name = kernel_name(type, protocol_of(type), kPeerBatches[b]);
-      SHUNT_CU(module_function, &device.kernels[b][t], module, name.c_str());
-      int registers = 0;  // asking for an attribute loads the function, whatever CUDA_MODULE_LOADING says
-      SHUNT_CU(function_attribute, &registers, cu::kFuncAttributeNumRegs, device.kernels[b][t]);
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
+    for (size_t b = 0; b < std::size(kPeerBatches); ++b) {
+      for (uint32_t t = 0; t < kDataTypes; ++t) {
+        const auto type = static_cast<DataType>(t);
+        const std::string name = kernel_name(type, protocol_of(type), op, kPeerBatches[b]);
+        cu::Function& kernel = device.kernels[op == ReduceOp::kSum ? 0 : 1][b][t];
+        SHUNT_CU(module_function, &kernel, module, name.c_str());
+        // Asking for an attribute loads the function, whatever CUDA_MODULE_LOADING says.
+        int registers = 0;
+        SHUNT_CU(function_attribute, &registers, cu::kFuncAttributeNumRegs, kernel);
+      }
     }
   }
 }
@@ -119,7 +123,7 @@ const GpuDevice& gpu_device(cu::Device ordinal) {
 void load_kernels(const GpuDevice& device) {
   std::lock_guard lock(mutex);
   GpuDevice& own = *devices().at(device.ordinal);
-  if (own.kernels[0][static_cast<size_t>(DataType::kFloat32)] == nullptr) load_module(own);
+  if (own.kernels[1][2][kDataTypes - 1] == nullptr) load_module(own);
 }
 
 NvLink nvlink_between(const unsigned char (&a)[16], const unsigned char (&b)[16]) {

@@ -103,6 +103,13 @@ struct Api {
   Result (*stream_id)(Stream, unsigned long long*) = nullptr;
 };
 
+// What error lines call the functions.
+struct Names {
+#define SHUNT_DRIVER_NAME(member, symbol, args) static constexpr const char* member = #symbol;
+  SHUNT_DRIVER_FUNCTIONS(SHUNT_DRIVER_NAME)
+#undef SHUNT_DRIVER_NAME
+};
+
 // The driver; throws Error where it is missing or lacks a function. Never initialises CUDA.
 const Api& api();
 
@@ -117,7 +124,7 @@ inline void check(Result result, const char* function) {
   if (result != kSuccess) throw Error(error_text(function, result), result);
 }
 #define SHUNT_CU(member, ...) \
-  ::shunt::cu::check(::shunt::cu::api().member(__VA_ARGS__), #member)
+  ::shunt::cu::check(::shunt::cu::api().member(__VA_ARGS__), ::shunt::cu::Names::member)
 
 // Makes `context` current for a scope, at no cost if it already is.
 class ContextScope {

@@ -13,19 +13,14 @@ size_t batch_index(uint32_t ranks) {
 
 cu::Result launch_all_reduce(const SlabSet& set, const DeviceLimits& limits, const AllReduceCall& call,
                              uint32_t number, uint64_t timeout_ns) {
-  const size_t bytes = call.count * size_of(call.type);
-  const LaunchPlan plan = plan_launch(bytes, call.type, limits);
+  const LaunchPlan plan = plan_launch(call.count * size_of(call.type), call.type, limits);
   AllReduceParams params = set.params(plan.protocol);
-  params.send = call.send;
-  params.recv = call.recv;
-  params.count = call.count;
-  params.op = call.op;
-  params.tag = pack({number, static_cast<uint32_t>(bytes), call.type, call.op, plan.protocol});
-  params.packets_per_lane = plan.packets_per_lane;
+  set_call(params, plan, call.send, call.recv, call.count, call.type, call.op, number);
   params.timeout_ns = timeout_ns;
   void* arguments[] = {&params};
   const cu::Function kernel =
-      set.device().kernels[batch_index(params.ranks)][static_cast<size_t>(call.type)];
+      set.device().kernels[call.op == ReduceOp::kSum ? 0 : 1][batch_index(params.ranks)]
+                          [static_cast<size_t>(call.type)];
   return cu::api().launch(kernel, plan.lanes, 1, 1, plan.threads + kHeaderThreads, 1, 1, 0, call.stream,
                           arguments, nullptr);
 }

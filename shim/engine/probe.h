@@ -9,7 +9,7 @@
 
 namespace shunt {
 
-inline constexpr double kProbeSeconds = 1.0;  // one wait in the probe
+inline constexpr double kProbeSeconds = 1.5;  // one wait in the probe
 
 // Fills answers[i] for locals[i]. Every local runs every step, whatever failed before, since its peers
 // wait for it. Ends within about two seconds. `calls` counts the calls that were recorded.

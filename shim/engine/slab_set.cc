@@ -60,8 +60,7 @@ SlabSet::SlabSet(const GpuDevice& device, const Geometry& geometry, uint32_t ran
   void* page = nullptr;
   SHUNT_CU(host_alloc, &page, sizeof(HostBoard), cu::kHostAllocPortable | cu::kHostAllocDeviceMap);
   board_ = new (page) HostBoard{};
-  cu::Ptr board_on_device = 0;
-  SHUNT_CU(host_device_pointer, &board_on_device, page, 0);
+  SHUNT_CU(host_device_pointer, &board_on_device_, page, 0);
   SHUNT_CU(mem_alloc, &slab_, bytes_);
 
   fill(slab_, 0, bytes_, stream);
@@ -77,22 +76,6 @@ SlabSet::SlabSet(const GpuDevice& device, const Geometry& geometry, uint32_t ran
   }
   wait_idle(stream);  // `lanes` must outlive its copy
 
-  for (size_t p = 0; p < kProtocols; ++p) {
-    const bool sentinel = static_cast<Protocol>(p) == Protocol::kSentinel;
-    AllReduceParams& params = params_[p];
-    params.lanes = reinterpret_cast<LaneState*>(slab_ + Geometry::kLaneOffset);
-    params.stop = reinterpret_cast<uint32_t*>(slab_ + Geometry::kStopOffset);
-    params.board = reinterpret_cast<HostBoard*>(board_on_device);
-    params.rank = rank;
-    params.ranks = geometry.ranks;
-    params.parts = geometry.parts;
-    params.lane_capacity = sentinel ? geometry.sentinel_packets : geometry.flagged_packets;
-    params.flagged_capacity = geometry.flagged_packets;
-    params.data_offset =
-        static_cast<uint32_t>(sentinel ? geometry.sentinel_offset() : geometry.flagged_offset());
-    params.flagged_offset = static_cast<uint32_t>(geometry.flagged_offset());
-    params.part_bytes = static_cast<uint32_t>(geometry.part_bytes());
-  }
 }
 
 void SlabSet::offer(SlabOffer& offer) const {
@@ -119,6 +102,7 @@ void SlabSet::free_unmapped() noexcept {
 void SlabSet::map_peers(std::span<const Facts> facts, std::span<const SlabOffer> offers,
                         int& failed_peer) {
   cu::ContextScope current(device_.context);
+  unsigned char* write[kMaxPeers] = {};
   for (uint32_t peer = 0; peer < geometry_.ranks; ++peer) {
     if (peer == rank_) continue;
     failed_peer = static_cast<int>(peer);
@@ -139,15 +123,15 @@ void SlabSet::map_peers(std::span<const Facts> facts, std::span<const SlabOffer>
       std::memcpy(handle.bytes, offers[peer].ipc, sizeof(handle.bytes));
       SHUNT_CU(ipc_open, &base, handle, cu::kIpcLazyEnablePeerAccess);
     }
-    const uint32_t index = peer_index(rank_, peer);
-    for (AllReduceParams& params : params_) {
-      params.peers[index].write = reinterpret_cast<unsigned char*>(
-          base + geometry_.mailbox_offset(peer_index(peer, rank_)));
-      params.peers[index].poll =
-          reinterpret_cast<unsigned char*>(slab_ + geometry_.mailbox_offset(index));
-    }
+    write[peer_index(rank_, peer)] = reinterpret_cast<unsigned char*>(
+        base + geometry_.mailbox_offset(peer_index(peer, rank_)));
   }
   failed_peer = -1;
+  for (size_t p = 0; p < kProtocols; ++p) {
+    params_[p] = common_params(geometry_, static_cast<Protocol>(p), rank_,
+                               reinterpret_cast<unsigned char*>(slab_),
+                               reinterpret_cast<HostBoard*>(board_on_device_), write);
+  }
 }
 
 uint64_t SlabSet::clean_state(cu::Stream stream) const {

@@ -67,6 +67,7 @@ class SlabSet {
   cu::Ptr slab_ = 0;
   size_t bytes_ = 0;
   HostBoard* board_ = nullptr;
+  cu::Ptr board_on_device_ = 0;
   uint64_t id_ = 0;
   std::array<AllReduceParams, kProtocols> params_{};
 };

@@ -1,5 +1,6 @@
 // The table of call sites: return address -> functions to call. An entry is written once and never
-// changes, so that a call reads it without a lock (trampolines.S) and a forked child finds it whole.
+// changes, so that a call reads it without a lock (trampolines.S) and a forked child finds it
+// whole.
 #pragma once
 
 #include <atomic>
@@ -21,7 +22,8 @@ static_assert(sizeof(Site) == 16);
 extern "C" {
 
 // The entry of a return address is the one at its low bits or one of the next few.
-[[gnu::visibility("hidden")]] extern shunt::preload::Site shunt_sites[shunt::preload::kSiteMask + 1];
+[[gnu::visibility(
+    "hidden")]] extern shunt::preload::Site shunt_sites[shunt::preload::kSiteMask + 1];
 
 // Where hook number `hook`, called from `caller`, shall go; never null.
 [[gnu::visibility("hidden")]] void* shunt_miss(const void* caller, long hook);

@@ -47,8 +47,9 @@ bool is_ours(const Module& module) {
 
 bool is_program_handle(void* handle) { return handle == dlopen(nullptr, RTLD_LAZY); }
 
-// A look-up in the global scope ends at our exported name. Without us it would have found an NCCL (the
-// program's or, for RTLD_DEFAULT, one that the caller was linked with), another library, or nothing.
+// A look-up in the global scope ends at our exported name. Without us it would have found an NCCL
+// (the program's or, for RTLD_DEFAULT, one that the caller was linked with), another library, or
+// nothing.
 Answer in_our_place(void* handle, int hook, const Module& caller, void* exported_here) {
   if (handle != RTLD_DEFAULT && !is_program_handle(handle)) return pass();  // asked us by name
   const char* name = hook_name(hook);

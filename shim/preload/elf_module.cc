@@ -6,11 +6,11 @@ namespace shunt::preload {
 namespace {
 
 struct Tables {
-  const ElfW(Sym)* symbols = nullptr;
+  const ElfW(Sym) * symbols = nullptr;
   const char* strings = nullptr;
   const uint32_t* gnu_hash = nullptr;
   const uint32_t* sysv_hash = nullptr;
-  const ElfW(Rela)* relocations[2] = {};
+  const ElfW(Rela) * relocations[2] = {};
   size_t relocation_bytes[2] = {};
 };
 
@@ -22,15 +22,32 @@ Tables tables_of(const Module& module) {
   for (const ElfW(Dyn)* entry = module.dynamic; entry->d_tag != DT_NULL; ++entry) {
     ElfW(Addr) address = at(entry->d_un.d_ptr);
     switch (entry->d_tag) {
-      case DT_SYMTAB: tables.symbols = reinterpret_cast<const ElfW(Sym)*>(address); break;
-      case DT_STRTAB: tables.strings = reinterpret_cast<const char*>(address); break;
-      case DT_GNU_HASH: tables.gnu_hash = reinterpret_cast<const uint32_t*>(address); break;
-      case DT_HASH: tables.sysv_hash = reinterpret_cast<const uint32_t*>(address); break;
-      case DT_RELA: tables.relocations[0] = reinterpret_cast<const ElfW(Rela)*>(address); break;
-      case DT_JMPREL: tables.relocations[1] = reinterpret_cast<const ElfW(Rela)*>(address); break;
-      case DT_RELASZ: tables.relocation_bytes[0] = entry->d_un.d_val; break;
-      case DT_PLTRELSZ: tables.relocation_bytes[1] = entry->d_un.d_val; break;
-      default: break;
+      case DT_SYMTAB:
+        tables.symbols = reinterpret_cast<const ElfW(Sym)*>(address);
+        break;
+      case DT_STRTAB:
+        tables.strings = reinterpret_cast<const char*>(address);
+        break;
+      case DT_GNU_HASH:
+        tables.gnu_hash = reinterpret_cast<const uint32_t*>(address);
+        break;
+      case DT_HASH:
+        tables.sysv_hash = reinterpret_cast<const uint32_t*>(address);
+        break;
+      case DT_RELA:
+        tables.relocations[0] = reinterpret_cast<const ElfW(Rela)*>(address);
+        break;
+      case DT_JMPREL:
+        tables.relocations[1] = reinterpret_cast<const ElfW(Rela)*>(address);
+        break;
+      case DT_RELASZ:
+        tables.relocation_bytes[0] = entry->d_un.d_val;
+        break;
+      case DT_PLTRELSZ:
+        tables.relocation_bytes[1] = entry->d_un.d_val;
+        break;
+      default:
+        break;
     }
   }
   return tables;
@@ -102,7 +119,8 @@ Module module_of(const void* address) {
 void* exported(const Module& module, const char* name) {
   const Tables tables = tables_of(module);
   const uint32_t index = find(tables, name);
-  return index == 0 ? nullptr : reinterpret_cast<void*>(module.base + tables.symbols[index].st_value);
+  return index == 0 ? nullptr
+                    : reinterpret_cast<void*>(module.base + tables.symbols[index].st_value);
 }
 
 bool calls_own(const Module& module, const char* name) {

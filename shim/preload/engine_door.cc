@@ -24,8 +24,9 @@ struct Attempt {
   const char* detail = "";
 };
 
-// The folder as it was when this file was loaded: LD_PRELOAD may be relative, and the program may have
-// changed its directory since. (dlopen's own $ORIGIN would be that of a tool that wraps dlopen.)
+// The folder as it was when this file was loaded: LD_PRELOAD may be relative, and the program may
+// have changed its directory since. (dlopen's own $ORIGIN would be that of a tool that wraps
+// dlopen.)
 bool own_folder(char (&folder)[PATH_MAX + sizeof kFile]) {
   Dl_info info;
   link_map* self = nullptr;

@@ -5,9 +5,10 @@
 
 namespace shunt::preload {
 
-// The engine, or nullptr if it cannot be used: then one line was written, and it is never tried again.
-// Any thread, any number at once. No lock is held: a thread that waited here could hold the dynamic
-// linker's lock (a library's constructor that uses NCCL), which the thread that it waits for needs.
+// The engine, or nullptr if it cannot be used: then one line was written, and it is never tried
+// again. Any thread, any number at once. No lock is held: a thread that waited here could hold the
+// dynamic linker's lock (a library's constructor that uses NCCL), which the thread that it waits
+// for needs.
 const Engine* engine();
 
 // The engine if it has been opened already, else nullptr.

@@ -1,5 +1,6 @@
-// One line for those who preload us into a program that has NCCL linked into it: its calls reach NCCL
-// directly, and nobody would notice. Said at exit, of programs that used CUDA; silent for all others.
+// One line for those who preload us into a program that has NCCL linked into it: its calls reach
+// NCCL directly, and nobody would notice. Said at exit, of programs that used CUDA; silent for all
+// others.
 #include <string.h>
 
 #include "shim/preload/elf_module.h"
@@ -19,7 +20,8 @@ bool has_nccl_inside(const Module& program, const dl_phdr_info& info) {
   constexpr char kTrace[] = "NCCL_P2P_DISABLE";
   for (int i = 0; i < info.dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = info.dlpi_phdr[i];
-    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_R) == 0 || segment.p_filesz == 0) continue;
+    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_R) == 0 || segment.p_filesz == 0)
+      continue;
     const void* start = reinterpret_cast<const void*>(program.base + segment.p_vaddr);
     if (memmem(start, segment.p_filesz, kTrace, sizeof kTrace) != nullptr) return true;
   }

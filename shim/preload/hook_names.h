@@ -1,5 +1,5 @@
-// The names of SHUNT_HOOKS as text. Arrays of characters, not of pointers: pointers would have to be
-// relocated in every process that preloads this file.
+// The names of SHUNT_HOOKS as text. Arrays of characters, not of pointers: pointers would have to
+// be relocated in every process that preloads this file.
 #pragma once
 
 #include <string.h>
@@ -9,7 +9,8 @@
 namespace shunt::preload {
 
 #define SHUNT_REAL_NAME(name) "p" #name,
-inline constexpr char kRealNames[kHooks][32] = {SHUNT_HOOKS(SHUNT_REAL_NAME)};  // NCCL's own entries
+inline constexpr char kRealNames[kHooks][32] = {
+    SHUNT_HOOKS(SHUNT_REAL_NAME)};  // NCCL's own entries
 #undef SHUNT_REAL_NAME
 
 inline const char* hook_name(int hook) { return kRealNames[hook] + 1; }

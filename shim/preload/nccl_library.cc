@@ -71,15 +71,17 @@ Module first_nccl_loaded() {
     return several;
   });
   if (several && !choice_reported.exchange(true)) {
-    warn("several NCCL libraries are loaded and a caller is linked with none of them; it gets the first "
-         "(SHUNT_NCCL=path names another): ",
-         first.path);
+    warn(
+        "several NCCL libraries are loaded and a caller is linked with none of them; it gets the "
+        "first "
+        "(SHUNT_NCCL=path names another): ",
+        first.path);
   }
   return first;
 }
 
-// NCCL's own calls of its public names must not be taken for the user's. A file that has NCCL linked
-// into it, though, calls ncclAllReduce for the user, which NCCL itself never does.
+// NCCL's own calls of its public names must not be taken for the user's. A file that has NCCL
+// linked into it, though, calls ncclAllReduce for the user, which NCCL itself never does.
 bool is_nccl_and_nothing_else(const Module& module) {
   return is_nccl(module) && !calls_own(module, hook_name(k_ncclAllReduce));
 }

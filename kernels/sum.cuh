@@ -1,0 +1,70 @@
+// Adding packets up, element by element, in the order they are given.
+#pragma once
+
+#include "kernels/codec.cuh"
+
+namespace shunt {
+
+// Which operations a kernel serves: sums have kernels of their own, small enough to stay in the
+// instruction cache from call to call.
+enum class Ops { kSum, kAny };
+
+// Calls f with the operation as a compile-time constant: one branch a packet, not one an element.
+template <Ops kOps, typename F>
+SHUNT_DEVICE void with_op(uint8_t op, F&& f) {
+  if constexpr (kOps == Ops::kSum) {
+    f(std::integral_constant<ReduceOp, ReduceOp::kSum>{});
+  } else {
+    switch (static_cast<ReduceOp>(op)) {
+      case ReduceOp::kSum: return f(std::integral_constant<ReduceOp, ReduceOp::kSum>{});
+      case ReduceOp::kProd: return f(std::integral_constant<ReduceOp, ReduceOp::kProd>{});
+      case ReduceOp::kMax: return f(std::integral_constant<ReduceOp, ReduceOp::kMax>{});
+      case ReduceOp::kMin: return f(std::integral_constant<ReduceOp, ReduceOp::kMin>{});
+      case ReduceOp::kAvg: return f(std::integral_constant<ReduceOp, ReduceOp::kAvg>{});
+    }
+  }
+}
+
+template <typename C>
+class Sum {
+ public:
+  using T = typename C::T;
+  using E = Elements<T>;
+
+  SHUNT_DEVICE void start(Packet p) {
+    SHUNT_UNROLL
+    for (uint32_t g = 0; g < kGroups; ++g) E::widen(p.w + g * E::kWords, acc_ + g * E::kCount);
+  }
+  template <ReduceOp kOp>
+  SHUNT_DEVICE void add(Packet p) {
+    SHUNT_UNROLL
+    for (uint32_t g = 0; g < kGroups; ++g) {
+      Acc<T> wide[E::kCount];
+      E::widen(p.w + g * E::kWords, wide);
+      SHUNT_UNROLL
+      for (uint32_t e = 0; e < E::kCount; ++e) {
+        acc_[g * E::kCount + e] = combine<kOp>(acc_[g * E::kCount + e], wide[e]);
+      }
+    }
+  }
+  template <ReduceOp kOp>
+  SHUNT_DEVICE Packet result(uint32_t ranks) const {
+    Packet p{};
+    SHUNT_UNROLL
+    for (uint32_t g = 0; g < kGroups; ++g) {
+      Acc<T> done[E::kCount];
+      SHUNT_UNROLL
+      for (uint32_t e = 0; e < E::kCount; ++e) {
+        done[e] = finish<kOp>(acc_[g * E::kCount + e], ranks);
+      }
+      E::narrow(done, p.w + g * E::kWords);
+    }
+    return p;
+  }
+
+ private:
+  static constexpr uint32_t kGroups = C::kWords / E::kWords;
+  Acc<T> acc_[kGroups * E::kCount] = {};
+};
+
+}  // namespace shunt

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Writes the README's table of figures from results/*.json.
+
+    table.py            writes
+    table.py --check    only says, by its exit status, whether the README is up to date
+"""
+
+import json
+import pathlib
+import sys
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+README = FOLDER.parent / "README.md"
+BEGIN, END = "<!-- results -->\n", "<!-- /results -->\n"
+
+
+def size(number):
+    for unit, name in ((1 << 20, "M"), (1 << 10, "K")):
+        if number >= unit and number % unit == 0:
+            return f"{number // unit}{name}"
+    return str(number)
+
+
+def machine_line(document):
+    machine = document["machine"]
+    gpus = machine["gpus"]
+    parts = [f"{len(gpus)} x {gpus[0]}" if gpus else "no GPU"]
+    links = [link for link in machine["links_of_gpu0"] if link != "X"]
+    if links:
+        parts.append(f"joined by {links[0]}" if len(set(links)) == 1 else f"joined by {', '.join(links)}")
+    nccl = document["figures"].get("nccl")
+    if nccl:
+        parts.append(f"NCCL {nccl}")
+    parts += [f"driver {machine['driver']}", document["date"], f"commit {document['commit'][:10]}"]
+    return ", ".join(parts)
+
+
+def tables():
+    text = ""
+    for path in sorted(FOLDER.glob("*.json")):
+        document = json.loads(path.read_text())
+        rows = document["figures"].get("bench", [])
+        if not rows:
+            continue
+        text += f"\n{machine_line(document)}\n\n"
+        text += "| bytes | NCCL, us | nccl-shunt, us | ratio | |\n| --- | --- | --- | --- | --- |\n"
+        for row in rows:
+            text += (f"| {size(row['bytes'])} | {row['nccl_us']:.2f} | {row['shunt_us']:.2f} | "
+                     f"{row['shunt_us'] / row['nccl_us']:.2f} | "
+                     f"{'shunted' if row['shunted'] else 'forwarded'} |\n")
+        text += f"\nPrinted by `{document['figures']['bench_command']}`.\n"
+    return text or "\nNone yet.\n"
+
+
+def main():
+    readme = README.read_text()
+    if readme.count(BEGIN) != 1 or readme.count(END) != 1:
+        sys.exit(f"{README} needs the lines {BEGIN.strip()} and {END.strip()}, once each")
+    before, rest = readme.split(BEGIN)
+    after = rest.split(END)[1]
+    wanted = before + BEGIN + tables() + "\n" + END + after
+    if sys.argv[1:] == ["--check"]:
+        if wanted != readme:
+            sys.exit("README.md is not what results/table.py writes")
+        return
+    README.write_text(wanted)
+
+
+if __name__ == "__main__":
+    main()

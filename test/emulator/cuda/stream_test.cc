@@ -1,0 +1,179 @@
+// Devices, memory, streams and events of the emulated driver.
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "test_support.h"
+
+using namespace emu_test;
+
+namespace {
+
+void add_one(void* counter) { ++*static_cast<int*>(counter); }
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+}  // namespace
+
+TEST_CASE("devices are known by a fixed UUID and small attributes") {
+  Gpu gpu(0);
+  int count = 0;
+  CU(cuDeviceGetCount(&count));
+  REQUIRE(count == 8);
+  CUuuid first{}, second{}, again{};
+  CU(cuDeviceGetUuid(&first, 0));
+  CU(cuDeviceGetUuid(&second, 1));
+  CU(cuDeviceGetUuid(&again, 0));
+  REQUIRE(std::memcmp(&first, &again, sizeof(first)) == 0);
+  REQUIRE(std::memcmp(&first, &second, sizeof(first)) != 0);
+  int value = 0;
+  CU(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 0));
+  REQUIRE(value == 64);
+  CUdevice device = 0;
+  REQUIRE(cuDeviceGet(&device, 8) == CUDA_ERROR_INVALID_DEVICE);
+}
+
+TEST_CASE("memory is counted, copied and given back") {
+  Gpu gpu(0);
+  TestStream stream;
+  size_t before = 0, during = 0, total = 0;
+  CU(cuMemGetInfo(&before, &total));
+  REQUIRE(total == size_t{1} << 30);
+  {
+    TestMemory memory(1000);
+    CU(cuMemGetInfo(&during, &total));
+    REQUIRE(during < before);
+    char text[] = "through the GPU", back[sizeof(text)] = {};
+    CU(cuMemcpyHtoDAsync(memory.address, text, sizeof(text), stream));
+    std::memset(text, 'x', sizeof(text) - 1);  // pageable memory was staged
+    CU(cuMemcpyDtoHAsync(back, memory.address, sizeof(text), stream));
+    REQUIRE(std::string(back) == "through the GPU");
+    CU(cuMemsetD32(memory.address, 7, 250));
+    uint32_t last = 0;
+    CU(cuMemcpyDtoH(&last, memory.address + 996, 4));
+    REQUIRE(last == 7);
+    REQUIRE(cuMemsetD8Async(memory.address, 0, 1001, stream) == CUDA_ERROR_INVALID_VALUE);
+  }
+  CU(cuMemGetInfo(&during, &total));
+  REQUIRE(during == before);
+  CUdeviceptr too_much = 0;
+  REQUIRE(cuMemAlloc(&too_much, total + 1) == CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+TEST_CASE("pointers say what they are") {
+  Gpu gpu(2);
+  TestMemory memory(4096);
+  int ordinal = -1;
+  CU(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory.address + 100));
+  REQUIRE(ordinal == 2);
+  unsigned type = 0;
+  void* pinned = nullptr;
+  CU(cuMemHostAlloc(&pinned, 100, CU_MEMHOSTALLOC_DEVICEMAP));
+  CU(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                           reinterpret_cast<CUdeviceptr>(pinned)));
+  REQUIRE(type == CU_MEMORYTYPE_HOST);
+  CU(cuMemFreeHost(pinned));
+  int on_stack = 0;
+  REQUIRE(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                reinterpret_cast<CUdeviceptr>(&on_stack)) ==
+          CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("streams run asynchronously and in order") {
+  Gpu gpu(0);
+  TestStream stream, other;
+  int counter = 0;
+  Gate gate;
+  gate.block(stream);
+  for (int i = 0; i < 10; ++i) CU(cuLaunchHostFunc(stream, add_one, &counter));
+  REQUIRE(cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
+  CU(cuStreamSynchronize(other));  // streams do not wait for each other
+  gate.release();
+  CU(cuStreamSynchronize(stream));
+  REQUIRE(counter == 10);
+  CU(cuStreamQuery(stream));
+  unsigned long long id = 0, other_id = 0;
+  CU(cuStreamGetId(stream, &id));
+  CU(cuStreamGetId(other, &other_id));
+  REQUIRE(id != other_id);
+}
+
+TEST_CASE("the legacy stream waits for blocking streams and they for it") {
+  Gpu gpu(0);
+  TestStream blocking(CU_STREAM_DEFAULT), free_running;
+  int counter = 0;
+  Gate gate;
+  gate.block(blocking);
+  CU(cuLaunchHostFunc(nullptr, add_one, &counter));
+  CU(cuStreamSynchronize(free_running));
+  sleep_ms(20);
+  REQUIRE(counter == 0);
+  REQUIRE(cuStreamQuery(CU_STREAM_LEGACY) == CUDA_ERROR_NOT_READY);
+  gate.release();
+  CU(cuStreamSynchronize(nullptr));
+  REQUIRE(counter == 1);
+
+  Gate legacy_gate;
+  legacy_gate.block(nullptr);
+  CU(cuLaunchHostFunc(blocking, add_one, &counter));
+  CU(cuLaunchHostFunc(CU_STREAM_PER_THREAD, add_one, &counter));
+  CU(cuLaunchHostFunc(free_running, add_one, &counter));
+  CU(cuStreamSynchronize(free_running));
+  sleep_ms(20);
+  REQUIRE(counter == 2);
+  legacy_gate.release();
+  CU(cuCtxSynchronize());
+  REQUIRE(counter == 4);
+}
+
+TEST_CASE("events order streams and measure time") {
+  Gpu gpu(0);
+  TestStream producer, consumer;
+  TestEvent start, ready;
+  int counter = 0;
+  Gate gate;
+  CU(cuEventQuery(ready));  // never recorded: nothing to wait for
+  CU(cuEventRecord(start, producer));
+  gate.block(producer);
+  CU(cuEventRecord(ready, producer));
+  CU(cuStreamWaitEvent(consumer, ready, 0));
+  CU(cuLaunchHostFunc(consumer, add_one, &counter));
+  REQUIRE(cuEventQuery(ready) == CUDA_ERROR_NOT_READY);
+  sleep_ms(20);
+  REQUIRE(counter == 0);
+  gate.release();
+  CU(cuEventSynchronize(ready));
+  CU(cuStreamSynchronize(consumer));
+  REQUIRE(counter == 1);
+  float ms = 0;
+  CU(cuEventElapsedTime(&ms, start, ready));
+  REQUIRE(ms >= 15);
+}
+
+TEST_CASE("a destroyed stream finishes its work") {
+  Gpu gpu(0);
+  int counter = 0;
+  Gate gate;
+  TestEvent end;
+  {
+    TestStream stream;
+    gate.block(stream);
+    CU(cuLaunchHostFunc(stream, add_one, &counter));
+    CU(cuEventRecord(end, stream));
+  }
+  gate.release();
+  CU(cuEventSynchronize(end));
+  REQUIRE(counter == 1);
+}
+
+TEST_CASE("old and new names are found by look-up") {
+  CU(cuInit(0));
+  void *found = nullptr, *old = nullptr;
+  CUdriverProcAddressQueryResult status;
+  CU(cuGetProcAddress("cuMemAlloc", &found, 13000, 0, &status));
+  CU(cuGetProcAddress("cuMemAlloc_v2", &old, 13000, 0, &status));
+  REQUIRE(found == old);
+  CU(cuGetProcAddress("cuStreamGetCaptureInfo", &found, 13000, 0, &status));
+  REQUIRE(found == reinterpret_cast<void*>(&cuStreamGetCaptureInfo_v3));
+  REQUIRE(cuGetProcAddress("cuNothing", &found, 13000, 0, &status) == CUDA_ERROR_NOT_FOUND);
+}

@@ -1,0 +1,38 @@
+// Preloaded behind the library under test: driver functions that are named in FAULTY_CALLS (separated by
+// commas) fail for whoever looks them up with dlsym. NCCL and the CUDA runtime get theirs from
+// cuGetProcAddress, so they go on working.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef void* (*Dlsym)(void* handle, const char* name);
+
+static int fail(void) { return 205; }  // CUDA_ERROR_MAP_FAILED
+
+static int is_faulty(const char* name) {
+  const char* list = getenv("FAULTY_CALLS");
+  const size_t length = strlen(name);
+  while (list && *list) {
+    const char* end = strchrnul(list, ',');
+    if ((size_t)(end - list) == length && memcmp(list, name, length) == 0) return 1;
+    list = *end ? end + 1 : end;
+  }
+  return 0;
+}
+
+static Dlsym real_dlsym(void) {
+  static const char* const kVersions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
+  for (size_t i = 0; i < sizeof kVersions / sizeof *kVersions; ++i) {
+    Dlsym found = (Dlsym)dlvsym(RTLD_NEXT, "dlsym", kVersions[i]);
+    if (found) return found;
+  }
+  abort();
+}
+
+// Built with optimisation: the last call must be a jump, so that the real dlsym sees the caller's address
+// when `handle` is RTLD_NEXT.
+__attribute__((visibility("default"))) void* dlsym(void* handle, const char* name) {
+  if (is_faulty(name)) return (void*)fail;
+  return real_dlsym()(handle, name);
+}

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""`nccl-shunt bench` on two GPUs: every result right, the short path short, the other one not longer.
+
+The bounds are device time in a graph, bf16, against NCCL in the same run: at most 0.40 of it from 256 bytes
+to 64 KiB, and at most 1.03 for what is forwarded.
+"""
+
+import json
+import os
+import shlex
+import sys
+
+import support
+from support import Group, environment
+
+CAP = 128 * 1024
+SHUNTED = ["256", "1K", "4K", "8K", "16K", "32K", "43008", "64K", "128K"]
+FORWARDED = ["192K", "256K", "512K", "1M", "4M", "16M"]
+BOUND_BYTES, SHORT, LONG = 64 * 1024, 0.40, 1.03
+ODD_SIZES = "1e,2e,3e,7e,257e,1000e,4K,43008,65535e,65537e,128K,131076,1M"
+
+
+def bench(arguments, options, limit):
+    """(exit in time and 0, JSON document or None, output)"""
+    with Group() as group:
+        path = group.path("bench.json")
+        env = environment(arguments.build, preload=False, emulated=arguments.emulated,
+                          SHUNT_ENABLE="on", SHUNT_CAP="128K")
+        process = group.start([os.path.join(arguments.build, "bin", "nccl-shunt"), "bench", "--json", path,
+                               "--timeout", str(limit)] + options, env)
+        in_time = group.wait(limit + 10)
+        text = group.output()
+        document = None
+        if os.path.exists(path):
+            with open(path) as f:
+                document = json.load(f)
+        return in_time and process.returncode == 0, document, text
+
+
+def check(report, arguments, name, options, limit=60):
+    good, document, text = bench(arguments, ["--no-time", "--iters", "2"] + options, limit)
+    problems = []
+    if not good:
+        problems += (document or {}).get("failures", [])[:5] or ["failed or not finished"]
+    checked = sum(row[path]["outputs_checked"] for row in (document or {}).get("cases", [])
+                  for path in ("nccl", "shunt") if path in row)
+    report.case(name, problems, f"{checked} outputs right", text)
+
+
+def summary(document):
+    """One row a size: device times in us, the slower of in place and out of place by ratio."""
+    rows = {}
+    for row in document["cases"]:
+        if row["mode"] != "graph" or "device_ratio" not in row:
+            continue
+        entry = {"bytes": row["bytes"], "place": row["place"], "shunted": row["bytes"] <= CAP,
+                 "nccl_us": row["nccl"]["device_us"]["median"],
+                 "shunt_us": row["shunt"]["device_us"]["median"], "ratio": row["device_ratio"]}
+        known = rows.get(row["bytes"])
+        if not known or known["ratio"] < entry["ratio"]:
+            rows[row["bytes"]] = entry
+    return [rows[size] for size in sorted(rows)]
+
+
+def too_slow(row):
+    if not row["shunted"]:
+        return row["ratio"] > LONG
+    return row["bytes"] <= BOUND_BYTES and row["ratio"] > SHORT
+
+
+def device_times(report, arguments):
+    sizes = ",".join(SHUNTED + FORWARDED)
+    options = ["--modes", "graph", "--sizes", sizes, "--alternate", "--iters", "1",
+               "--expect-shunted-up-to", "128K"]
+    good, document, text = bench(arguments, options, 90)
+    rows = summary(document) if document else []
+    again = [row["bytes"] for row in rows if too_slow(row)]
+    note = ""
+    if good and again:  # once more, longer: a neighbour's noise does not come twice at the same place
+        note = f", measured twice: {', '.join(map(str, again))} bytes"
+        retry = options[:]
+        retry[3] = ",".join(map(str, again))
+        _, second, more = bench(arguments, retry + ["--replays", "25"], 60)
+        text += more
+        better = {row["bytes"]: row for row in (summary(second) if second else [])}
+        rows = [better.get(row["bytes"], row) for row in rows]
+    problems = [] if good else ((document or {}).get("failures", [])[:5] or ["failed or not finished"])
+    if len(rows) != len(SHUNTED + FORWARDED):
+        problems.append(f"{len(rows)} sizes measured, {len(SHUNTED + FORWARDED)} wanted")
+    for row in rows:
+        if too_slow(row):
+            problems.append(f"{row['bytes']} bytes {row['place']}: {row['shunt_us']:.2f} us, "
+                            f"{row['ratio']:.2f} of NCCL's {row['nccl_us']:.2f}")
+    print(f"{'bytes':>10} {'NCCL us':>9} {'shunt us':>9} {'ratio':>6}")
+    for row in rows:
+        print(f"{row['bytes']:>10} {row['nccl_us']:>9.2f} {row['shunt_us']:>9.2f} {row['ratio']:>6.2f}"
+              f"  {'shunted' if row['shunted'] else 'forwarded'}")
+    worst = max((row["ratio"] for row in rows if row["bytes"] <= BOUND_BYTES), default=0)
+    longest = max((row["ratio"] for row in rows if not row["shunted"]), default=0)
+    report.case("device time in a graph", problems,
+                f"at most {worst:.2f} of NCCL up to 64 KiB, {longest:.2f} where forwarded{note}", text)
+    report.figure("bench", rows)
+    report.figure("bench_command", "SHUNT_ENABLE=on SHUNT_CAP=128K nccl-shunt bench "
+                  + " ".join(shlex.quote(option) for option in options))
+    if document:
+        report.figure("nccl", document["machine"]["nccl_version"])
+
+
+def eager_times(report, arguments):
+    """Figures only: what a call costs the calling thread."""
+    good, document, text = bench(arguments, ["--modes", "eager", "--sizes", "256,8K,64K,256K",
+                                             "--places", "out", "--alternate"], 60)
+    rows = []
+    for row in (document or {}).get("cases", []):
+        if "eager_host_ratio" in row:
+            rows.append({"bytes": row["bytes"], "nccl_us": row["nccl"]["eager_host_us"]["slowest_rank"],
+                         "shunt_us": row["shunt"]["eager_host_us"]["slowest_rank"]})
+    detail = ", ".join(f"{row['bytes']} B: {row['shunt_us']:.2f} us (NCCL {row['nccl_us']:.2f})"
+                       for row in rows)
+    report.case("eager, time of the calling thread", [] if good else ["failed or not finished"], detail,
+                text)
+    report.figure("bench_eager_host", rows)
+
+
+def main():
+    arguments = support.parser(__doc__.splitlines()[0]).parse_args()
+    support.require_two_gpus(arguments.emulated)
+    report = support.Report(arguments, "bench")
+    everything = ["--types", "all", "--ops", "all", "--sizes", ODD_SIZES]
+    some = ["--types", "half,bfloat16,float", "--sizes", ODD_SIZES, "--expect-shunted-up-to", "128K"]
+    check(report, arguments, "every type and operation", everything, 90)
+    check(report, arguments, "misaligned pointers", some + ["--misalign"])
+    check(report, arguments, "a thread for each GPU", some + ["--threads"])
+    check(report, arguments, "one thread, all GPUs", some + ["--one-thread"])
+    if not arguments.emulated:
+        device_times(report, arguments)
+        eager_times(report, arguments)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

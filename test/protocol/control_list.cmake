@@ -1,0 +1,122 @@
+# What is broken, how, and how it must show.
+
+# One half: a fast peer overwrites what a slow reader has not read.
+shunt_control_edit(one_half protocol.h
+  [[kPushParts = 2;]]
+  [[kPushParts = 1;]])
+shunt_add_control(one_half)
+shunt_control_fails(one_half wrong-sum --types sentinel)
+shunt_control_fails(one_half hang --types flagged)
+
+# No wipe: the data of two calls ago is taken for new.
+shunt_control_edit(no_wipe all_reduce.cuh
+  [[device::store<Word::k8>(from, C::wiped(), false);]]
+  [[(void)from;]])
+shunt_add_control(no_wipe)
+shunt_control_fails(no_wipe wrong-sum --types sentinel)
+
+# The counter comes with the parameters: a replay uses the half and the flag of the replay before.
+shunt_control_edit(host_counter all_reduce.cuh
+  [[const uint32_t counter = device::load_word(&state->counter);]]
+  [[const uint32_t counter = kFirstCounter + static_cast<uint32_t>(params.tag & 0xffffff);]])
+shunt_add_control(host_counter)
+shunt_control_fails(host_counter wrong-sum --program replay)
+
+# The counter advances while threads of the lane have not begun: they take it for the call after.
+shunt_control_edit(no_barrier all_reduce.cuh
+  [[if (device::barrier_or(reason != Stop::kNone)) return;]]
+  [[if (reason != Stop::kNone) return;]])
+shunt_add_control(no_barrier)
+shunt_control_fails(no_barrier hang)
+
+# Both protocols in one region: what a flagged call leaves, a sentinel call takes for data. (With this cap
+# both regions have the same size.)
+shunt_control_edit(one_region protocol.h
+  [[return flagged_offset() + size_t{lanes} * flagged_packets * kPacketBytes;]]
+  [[return flagged_offset();]])
+shunt_add_control(one_region)
+shunt_control_fails(one_region wrong-sum --cap 256)
+
+# Flagged regions never zeroed: after 2^32 calls a slot still holds the flag that is due again.
+shunt_control_edit(no_zeroing all_reduce.cuh
+  [[if (zeroes_flags(counter, params.parts)) zero_flagged_region(params, counter);]]
+  [[]])
+shunt_add_control(no_zeroing)
+shunt_control_fails(no_zeroing wrong-sum --program wrap --cap 2048 --types flagged)
+
+# At the wrap one value is skipped, not a whole cycle: two calls in a row use one half.
+shunt_control_edit(wrap_skips_one protocol.h
+  [[return counter + 1 == 0 ? kFirstCounter : counter + 1;]]
+  [[return counter + 1 == 0 ? 1 : counter + 1;]])
+shunt_control_edit(wrap_skips_one protocol.h
+  [[static_assert(part_of(next_counter(0xffffffffu), 2) != part_of(0xffffffffu, 2));]]
+  [[]])
+shunt_control_edit(wrap_skips_one protocol.h
+  [[static_assert(part_of(next_counter(0xffffffffu), 4) == (part_of(0xffffffffu, 4) + 1) % 4);]]
+  [[]])
+shunt_add_control(wrap_skips_one)
+shunt_control_fails(wrap_skips_one wrong-sum --program edge --types sentinel --seeds 40)
+shunt_control_fails(wrap_skips_one hang --program edge --types flagged --seeds 40)
+
+# Nothing remembers that a sum went unfinished: the next call stores, and its peers sum garbage.
+shunt_control_edit(no_sticky_stop all_reduce.cuh
+  [[const uint32_t stopped = device::load_word(stop_word(params));]]
+  [[const uint32_t stopped = 0;]])
+shunt_add_control(no_sticky_stop)
+shunt_control_fails(no_sticky_stop store-after-stop --program abort)
+# The lane that stopped is still marked busy, so this rank traps then; its peers have got the data by then.
+shunt_control_fails(no_sticky_stop wrong-sum --program abort --allow-late-stores --allow-traps
+                    --calls 10 --seeds 40)
+
+# Padding is all ones when it is sent: the reader waits for it for ever.
+shunt_control_edit(padding_all_ones all_reduce.cuh
+  [[      send(p, next);]]
+  [[      const uint32_t left = params_.bytes - (first_ + p) * C::kPayload;
+      if (kProtocol == Protocol::kSentinel && left < sizeof(next)) {
+        memset(reinterpret_cast<unsigned char*>(&next) + left, 0xff, sizeof(next) - left);
+      }
+      send(p, next);]])
+shunt_add_control(padding_all_ones)
+shunt_control_fails(padding_all_ones hang)
+
+# Slots that are not the lane's own: a lane's slots move with the size of the call, so calls in a row use
+# one slot from lanes whose counters differ.
+shunt_control_edit(shared_slots all_reduce.cuh
+  [[device::block() * params_.lane_bytes;]]
+  [[device::block() * params_.packets_per_lane * kPacketBytes;]])
+shunt_add_control(shared_slots)
+shunt_control_fails(shared_slots wrong-sum --max-lanes 3 --cap 2048)
+
+# A packet is taken when its first word is there.
+shunt_control_edit(one_word_sentinel codec.cuh
+  [[return p.w[0] != kOnes && p.w[1] != kOnes && p.w[2] != kOnes && p.w[3] != kOnes;]]
+  [[return p.w[0] != kOnes;]])
+shunt_add_control(one_word_sentinel)
+shunt_control_fails(one_word_sentinel wrong-sum --types float)
+
+shunt_control_edit(one_word_flagged codec.cuh
+  [[return p.w[1] == flag && p.w[3] == flag;]]
+  [[return p.w[1] == flag;]])
+shunt_add_control(one_word_flagged)
+shunt_control_fails(one_word_flagged wrong-sum --types flagged)
+
+shunt_control_edit(one_word_double codec.cuh
+  [[return (p.w[0] & p.w[1]) != kOnes && (p.w[2] & p.w[3]) != kOnes;]]
+  [[return (p.w[0] & p.w[1]) != kOnes;]])
+shunt_add_control(one_word_double)
+shunt_control_fails(one_word_double wrong-sum --types double)
+
+# The protocol depends on how a rank's own buffer is aligned: ranks look for each other's packets in
+# different places. (With this cap the flagged region has room for every call.)
+shunt_control_edit(by_alignment host_kernels.cc
+  [[all_reduce<kType, kProtocol, kOps, kPeerBatch>(*static_cast<const AllReduceParams*>(params));]]
+  [[AllReduceParams changed = *static_cast<const AllReduceParams*>(params);
+  if (kProtocol == Protocol::kSentinel && reinterpret_cast<uintptr_t>(changed.send) % 16 != 0) {
+    changed.data_offset = changed.flagged_offset;
+    changed.lane_bytes = changed.flagged_lane_bytes;
+    changed.packets_per_lane *= 2;
+    return all_reduce<kType, Protocol::kFlagged, kOps, kPeerBatch>(changed);
+  }
+  all_reduce<kType, kProtocol, kOps, kPeerBatch>(changed);]])
+shunt_add_control(by_alignment)
+shunt_control_fails(by_alignment hang --cap 256)

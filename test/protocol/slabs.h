@@ -1,0 +1,66 @@
+// The ranks' slabs and boards in the simulated memory, and the parameters of a kernel over them:
+// what the library's preparing and launching do, without a driver.
+#pragma once
+
+#include <string>
+
+#include "kernels/host_runtime.h"
+#include "kernels/launch_plan.h"
+#include "test/protocol/machine.h"
+
+namespace sim {
+
+struct Call {
+  shunt::DataType type;
+  shunt::ReduceOp op;
+  uint64_t count;
+  uint32_t number;  // in the order of recording
+
+  size_t bytes() const { return count * size_of(type); }
+  shunt::Protocol protocol() const { return protocol_of(type); }
+  uint64_t tag() const {
+    return shunt::pack({number, static_cast<uint32_t>(bytes()), type, op, protocol()});
+  }
+};
+
+class Slabs {
+ public:
+  Slabs(uint32_t ranks, size_t cap, const shunt::DeviceLimits& limits);
+
+  size_t memory_bytes() const { return ranks_ * (slab_bytes_ + kBoardBytes); }
+  // Where they lie: memory_bytes() of zeros.
+  void attach(unsigned char* memory) { memory_ = memory; }
+  // Fresh slabs: sentinel regions all ones, everything else zero, lane l at first_counters[l].
+  void fill(const std::vector<uint32_t>& first_counters);
+
+  uint32_t ranks() const { return ranks_; }
+  size_t cap() const { return cap_; }
+  const shunt::Geometry& geometry() const { return geometry_; }
+  const shunt::DeviceLimits& limits() const { return limits_; }
+  shunt::LaneState& lane(uint32_t rank, uint32_t lane) const;
+  uint32_t& stop(uint32_t rank) const;
+  shunt::HostBoard& board(uint32_t rank) const;
+
+  shunt::AllReduceParams params(const Call& call, uint32_t rank, const void* send,
+                                void* recv) const;
+  shunt::LaunchPlan plan(const Call& call) const {
+    return plan_launch(call.bytes(), call.type, limits_);
+  }
+  std::string describe(const void* address) const;
+
+ private:
+  static constexpr size_t kBoardBytes = sizeof(shunt::HostBoard);
+  unsigned char* slab(uint32_t rank) const { return memory_ + rank * slab_bytes_; }
+  unsigned char* mailbox(uint32_t reader, uint32_t writer) const {
+    return slab(reader) + geometry_.mailbox_offset(shunt::peer_index(reader, writer));
+  }
+
+  uint32_t ranks_;
+  size_t cap_;
+  shunt::DeviceLimits limits_;
+  shunt::Geometry geometry_;
+  size_t slab_bytes_;
+  unsigned char* memory_ = nullptr;
+};
+
+}  // namespace sim

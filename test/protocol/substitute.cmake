@@ -1,0 +1,30 @@
+# cmake -DSOURCE=DIR -DTARGET=DIR -DTABLE=FILE -DEDITS=FILE -P substitute.cmake
+# Copies the kernels, puts TABLE in place of their own and changes one text in each edit's file. A text that
+# is not there exactly once is an error: a control that breaks nothing must not look like one that works.
+# EDITS: lines "FILE PREFIX"; PREFIX.from and PREFIX.to hold the texts.
+file(GLOB copied ${SOURCE}/*.h ${SOURCE}/*.cuh ${SOURCE}/*.cc)
+file(REMOVE_RECURSE ${TARGET})
+file(MAKE_DIRECTORY ${TARGET})
+file(COPY ${copied} DESTINATION ${TARGET})
+file(COPY ${TABLE} DESTINATION ${TARGET})
+file(STRINGS ${EDITS} edits)
+file(GLOB all ${TARGET}/*)
+file(TOUCH ${all}) # copies keep their old times: the build would never be up to date
+foreach(edit IN LISTS edits)
+  string(REPLACE " " ";" edit "${edit}")
+  list(GET edit 0 file)
+  list(GET edit 1 prefix)
+  file(READ ${TARGET}/${file} text)
+  file(READ ${prefix}.from from)
+  file(READ ${prefix}.to to)
+  string(FIND "${text}" "${from}" first)
+  string(FIND "${text}" "${from}" last REVERSE)
+  if(first EQUAL -1 OR NOT first EQUAL last)
+    message(FATAL_ERROR "${file} does not hold this text exactly once:\n${from}")
+  endif()
+  string(LENGTH "${from}" length)
+  math(EXPR rest "${first} + ${length}")
+  string(SUBSTRING "${text}" 0 ${first} before)
+  string(SUBSTRING "${text}" ${rest} -1 after)
+  file(WRITE ${TARGET}/${file} "${before}${to}${after}")
+endforeach()
