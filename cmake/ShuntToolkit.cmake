@@ -21,7 +21,7 @@ if(NOT SHUNT_CUDA_INCLUDE OR NOT SHUNT_NCCL_INCLUDE)
                       "set SHUNT_CUDA_INCLUDE and SHUNT_NCCL_INCLUDE, or NCCL_HOME")
 endif()
 add_library(shunt_toolkit INTERFACE)
-target_include_directories(shunt_toolkit SYSTEM INTERFACE ${SHUNT_CUDA_INCLUDE} ${SHUNT_NCCL_INCLUDE})
+target_include_directories(shunt_toolkit SYSTEM INTERFACE ${SHUNT_NCCL_INCLUDE} ${SHUNT_CUDA_INCLUDE})
 
 execute_process(COMMAND ${SHUNT_NVCC} --list-gpu-arch OUTPUT_VARIABLE _known)
 string(REGEX MATCHALL "[0-9]+" _known "${_known}")

@@ -146,11 +146,21 @@ SHUNT_COLD void report_fault(const AllReduceParams& params, Fault fault, uint32_
   device::trap();
 }
 
-// The header warp: thread h exchanges headers with peer h and compares tags. Thread 0 also looks whether
-// another kernel is in this lane: it would use the same counter (two graphs replayed at once, say). Only
-// after the header has been stored, and without waiting for the answer: an atomic takes as long as a packet.
-SHUNT_DEVICE Stop exchange_headers(const AllReduceParams& params, LaneState* state, uint32_t counter,
-                                   uint32_t h) {
+// Takes the lane: its call counter, or 0 if there is nothing to do. One thread of the block calls this.
+// Claimed before anything is stored: a second kernel in the lane (two graphs replayed at once, say) would
+// use the same counter, and a peer would take its data for this call's.
+SHUNT_DEVICE uint32_t claim(const AllReduceParams& params, LaneState* state) {
+  const uint32_t counter = device::exchange_word(&state->counter, kClaimed);
+  const uint32_t stopped = device::load_word(stop_word(params));
+  // Sticky: a sum that once went unfinished on this rank makes every later kernel stop before its first
+  // store, so no peer can take old data for new.
+  if (stopped != static_cast<uint32_t>(Stop::kNone)) return 0;
+  if (counter == kClaimed) report_fault(params, Fault::kEnteredTwice, params.rank, 0);
+  return counter;
+}
+
+// The header warp: thread h exchanges headers with peer h and compares tags.
+SHUNT_DEVICE Stop exchange_headers(const AllReduceParams& params, uint32_t counter, uint32_t h) {
   static_assert(kMaxPeers <= kHeaderThreads);
   using C = Codec<DataType::kUint64, Protocol::kFlagged>;
   if (h >= params.ranks - 1u) return Stop::kNone;
@@ -158,15 +168,9 @@ SHUNT_DEVICE Stop exchange_headers(const AllReduceParams& params, LaneState* sta
       part_of(counter, params.parts) * params.part_bytes + device::block() * kPacketBytes;
   Packet tag = packet_of(params.tag, 0);
   device::store<Word::k8>(params.write[h] + offset, C::encode(tag, counter), true);
-  const uint32_t busy = h == 0 ? device::exchange_word(&state->busy, 1) : 0;
+  Wait wait(params, counter);
   unsigned char* from = mailbox_of(params, h) + offset;
   Packet got = device::load(from);
-  for (uint32_t i = 0; i < kPollsPerCheck && !C::arrived(got, counter); ++i) {
-    device::pause();
-    got = device::load(from);
-  }
-  if (busy != 0) report_fault(params, Fault::kEnteredTwice, params.rank, 0);
-  Wait wait(params, counter);
   while (!C::arrived(got, counter)) {
     if (!wait.again(h)) return wait.reason();
     got = device::load(from);
@@ -196,29 +200,21 @@ SHUNT_DEVICE void all_reduce(const AllReduceParams& params) {
   LaneState* state = lane_state(params, device::block());
   const uint32_t data_threads = device::block_dim() - kHeaderThreads;
   const uint32_t thread = device::thread();
-  // Three loads in flight at once: user data, counter, stop word.
+  // Three accesses in flight at once: user data, counter, stop word.
   Lane<kType, kProtocol, kOps, kPeerBatch> lane(params);
   Packet own{};
   if (thread < data_threads) own = lane.own_data(thread);
-  const uint32_t counter = device::load_word(&state->counter);
-  const uint32_t stopped = device::load_word(stop_word(params));
+  const uint32_t counter = device::broadcast(thread == 0 ? claim(params, state) : 0);
+  if (counter == kClaimed) return;
 
-  // Sticky: a sum that once went unfinished on this rank makes every later kernel stop before its first
-  // store, so no peer can take old data for new.
-  Stop reason = static_cast<Stop>(stopped);
-  if (reason == Stop::kNone) {
-    reason = thread < data_threads
-                 ? lane.run(own, counter, thread, data_threads)
-                 : exchange_headers(params, state, counter, thread - data_threads);
-    if (reason != Stop::kNone) device::store_word(stop_word(params), static_cast<uint32_t>(reason));
-  }
+  const Stop reason = thread < data_threads
+                          ? lane.run(own, counter, thread, data_threads)
+                          : exchange_headers(params, counter, thread - data_threads);
+  if (reason != Stop::kNone) device::store_word(stop_word(params), static_cast<uint32_t>(reason));
   // The counter advances only when every thread of the lane has read everything of this call.
   if (device::barrier_or(reason != Stop::kNone)) return;
   if (zeroes_flags(counter, params.parts)) zero_flagged_region(params, counter);
-  if (thread == 0) {
-    device::store_word(&state->counter, next_counter(counter));
-    device::store_word(&state->busy, 0);
-  }
+  if (thread == 0) device::store_word(&state->counter, next_counter(counter));
 }
 
 }  // namespace shunt

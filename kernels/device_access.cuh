@@ -80,6 +80,13 @@ SHUNT_DEVICE uint32_t exchange_word(uint32_t* address, uint32_t value) {
   return atomicExch(address, value);
 }
 SHUNT_DEVICE int barrier_or(int predicate) { return __syncthreads_or(predicate); }
+// `value` of thread 0 of the block, to all its threads.
+SHUNT_DEVICE uint32_t broadcast(uint32_t value) {
+  __shared__ uint32_t word;
+  if (threadIdx.x == 0) word = value;
+  __syncthreads();
+  return word;
+}
 SHUNT_DEVICE void pause() {}
 SHUNT_DEVICE void sleep_ns(uint32_t ns) { __nanosleep(ns); }
 SHUNT_DEVICE uint64_t clock_ns() {
@@ -122,6 +129,7 @@ SHUNT_DEVICE uint32_t exchange_word(uint32_t* address, uint32_t value) {
   return host::exchange_word(address, value);
 }
 SHUNT_DEVICE int barrier_or(int predicate) { return host::barrier_or(predicate); }
+SHUNT_DEVICE uint32_t broadcast(uint32_t value) { return host::broadcast(value); }
 SHUNT_DEVICE void pause() { host::pause(); }
 SHUNT_DEVICE void sleep_ns(uint32_t) {}
 SHUNT_DEVICE uint64_t clock_ns() { return host::clock_ns(); }

@@ -30,6 +30,8 @@ uint32_t exchange_word(uint32_t* address, uint32_t value);
 
 // __syncthreads_or.
 int barrier_or(int predicate);
+// `value` of thread 0 of the block, to all its threads; a block barrier too.
+uint32_t broadcast(uint32_t value);
 // Called once after every unsuccessful poll: lets other fibers run.
 void pause();
 // Nanoseconds, monotonic.

@@ -22,6 +22,8 @@ inline constexpr uint32_t kPushParts = 2;  // halves of a mailbox that a lane us
 inline constexpr uint32_t kFirstCounter = 4;
 inline constexpr uint32_t kFlagPeriod = 1u << 16;
 
+inline constexpr uint32_t kClaimed = 0;  // what a lane's counter is while a call runs
+
 constexpr uint32_t next_counter(uint32_t counter) {
   return counter + 1 == 0 ? kFirstCounter : counter + 1;
 }
@@ -59,11 +61,10 @@ constexpr CallTag unpack_tag(uint64_t word) {
 }
 
 // ---- what lies in a slab -----------------------------------------------------------------------------
-// One lane's state in its rank's own device memory. Zero except `counter` (kFirstCounter) when fresh.
+// One lane's state in its rank's own device memory.
 struct alignas(16) LaneState {
-  uint32_t counter;  // the lane's next call
-  uint32_t busy;     // 1 while a kernel runs this lane: entered twice at once is a fault
-  uint32_t unused[2];
+  uint32_t counter;  // the lane's next call; kClaimed while a kernel is in the lane
+  uint32_t unused[3];
 };
 
 // Why a lane stopped otherwise than by data. Sticky, in the rank's own device memory.

@@ -9,6 +9,9 @@
 #include "shim/engine/log.h"
 
 namespace shunt {
+
+constinit thread_local const NcclLibrary* inside_library = nullptr;
+
 namespace {
 
 std::mutex mutex;

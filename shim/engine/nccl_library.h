@@ -24,6 +24,12 @@ struct HookType;
 SHUNT_HOOKS(SHUNT_HOOK_TYPE)
 #undef SHUNT_HOOK_TYPE
 
+struct NcclLibrary;
+
+// The library whose real function this thread is in, or null. NCCL calls some of its own public names;
+// such a call reaches us again and must go straight to the real function.
+extern constinit thread_local const NcclLibrary* inside_library;
+
 struct NcclLibrary {
   int slot = 0;
   const void* base = nullptr;  // load address
@@ -40,7 +46,12 @@ struct NcclLibrary {
 
   template <int kHook, typename... Args>
   ncclResult_t call(Args... args) const {
-    return reinterpret_cast<typename HookType<kHook>::type>(real[kHook])(args...);
+    const NcclLibrary* const outer = inside_library;
+    inside_library = this;
+    const ncclResult_t result =
+        reinterpret_cast<typename HookType<kHook>::type>(real[kHook])(args...);
+    inside_library = outer;
+    return result;
   }
 };
 

@@ -20,7 +20,8 @@ constexpr SettingInfo kSettings[] = {
     {"SHUNT_CAP", "a size",
      "bytes, with K or M for powers of 1024, at most 16M; 0, off, false, no or empty: nothing is "
      "shunted",
-     "measured", "the largest message that is shunted; where ranks differ, the smallest counts"},
+     "128K for 2 ranks, 64K for more",
+     "the largest message that is shunted; where ranks differ, the smallest counts"},
     {"SHUNT_LOG", "a log level", "off, error, warning, info, debug (or 0, false, no, empty: off)",
      "info", "which lines are logged"},
     {"SHUNT_LOG_FILE", "a log file",

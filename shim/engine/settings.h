@@ -22,7 +22,7 @@ inline constexpr uint64_t kMaxTimeoutSeconds = 7 * 24 * 3600;
 
 struct Settings {
   Enable enable = Enable::automatic;
-  std::optional<uint64_t> cap;  // bytes; 0: nothing is shunted; unset: measured
+  std::optional<uint64_t> cap;  // bytes; 0: nothing is shunted; unset: by rank count
   LogLevel log_level = LogLevel::info;
   std::string log_file;                   // for log_configure; empty: stderr
   std::optional<double> timeout_seconds;  // a longer wait traps; unset: waits for ever

@@ -64,7 +64,7 @@ SlabSet::SlabSet(const GpuDevice& device, const Geometry& geometry, uint32_t ran
   SHUNT_CU(mem_alloc, &slab_, bytes_);
 
   fill(slab_, 0, bytes_, stream);
-  std::vector<LaneState> lanes(geometry.lanes, LaneState{kFirstCounter, 0, {}});
+  std::vector<LaneState> lanes(geometry.lanes, LaneState{kFirstCounter, {}});
   SHUNT_CU(copy_to_device, slab_ + Geometry::kLaneOffset, lanes.data(),
            lanes.size() * sizeof(LaneState), stream);
   for (uint32_t i = 0; i + 1 < geometry.ranks; ++i) {
@@ -150,7 +150,7 @@ uint64_t SlabSet::clean_state(cu::Stream stream) const {
   if (stop != static_cast<uint32_t>(Stop::kNone)) return 0;
   uint64_t hash = id_;
   for (const LaneState& lane : lanes) {
-    if (lane.busy != 0) return 0;
+    if (lane.counter == kClaimed) return 0;
     hash = mix(hash, lane.counter);
   }
   return hash == 0 ? 1 : hash;

@@ -203,6 +203,14 @@ ncclResult_t on_call(HookTag<k_ncclCommShrink>, NcclLibrary& library, ncclComm_t
 }
 #endif
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 2)
+// What it makes is unknown to us and therefore forwarded.
+template <typename... Args>
+ncclResult_t on_call(HookTag<k_ncclCommGrow>, NcclLibrary& library, Args... args) {
+  return library.call<k_ncclCommGrow>(args...);
+}
+#endif
+
 // ---- the end of communicators ------------------------------------------------------------------------
 
 ncclResult_t on_call(HookTag<k_ncclCommFinalize>, NcclLibrary& library, ncclComm_t comm) {
@@ -254,6 +262,7 @@ struct Wrapper;
 template <int kSlot, int kHook, typename... Args>
 struct Wrapper<kSlot, kHook, ncclResult_t (*)(Args...)> {
   static ncclResult_t call(Args... args) {
+    if (inside_library != nullptr) return slots[kSlot]->template call<kHook>(args...);
     try {
       return on_call(HookTag<kHook>{}, *slots[kSlot], args...);
     } catch (const std::exception& error) {

@@ -32,6 +32,8 @@ uint32_t exchange_word(uint32_t* address, uint32_t value) {
 
 int barrier_or(int predicate) { return emu::KernelRun::current().barrier_or(predicate); }
 
+uint32_t broadcast(uint32_t value) { return emu::KernelRun::current().broadcast(value); }
+
 void pause() { emu::KernelRun::current().pause(); }
 
 uint64_t clock_ns() { return emu::now_ns(); }

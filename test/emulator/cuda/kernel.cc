@@ -160,6 +160,13 @@ int KernelRun::barrier_or(int predicate) {
   return block.outcome;
 }
 
+uint32_t KernelRun::broadcast(uint32_t value) {
+  Block& block = blocks_[thread().block];
+  if (thread().index == 0) block.word = value;
+  barrier_or(0);
+  return block.word;
+}
+
 void KernelRun::pause() { switch_out(); }
 
 void KernelRun::fault(CUresult code) {
