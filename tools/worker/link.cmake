@@ -25,7 +25,7 @@ if(SHUNT_NCCL_LIBRARY)
   # RUNPATH, never RPATH: that one would win over LD_LIBRARY_PATH.
   target_link_options(shunt_link_nccl INTERFACE -Wl,--enable-new-dtags)
   message(STATUS "the benchmark links to ${SHUNT_NCCL_LIBRARY}")
-elseif(SHUNT_BUILD_TESTS)
+elseif(SHUNT_EMULATOR)
   target_link_libraries(shunt_link_nccl INTERFACE emulated_nccl)
   message(STATUS "no libnccl.so.2 found: the benchmark links to the emulated one")
 else()
