@@ -8,6 +8,7 @@
 namespace shunt {
 namespace {
 std::atomic<unsigned long long> shunting_communicators{0};
+constexpr const char* kOrdering = "ordering a communicator's operations";
 }  // namespace
 
 unsigned long long Communicator::ever_shunting() { return shunting_communicators.load(); }
@@ -31,6 +32,8 @@ void Communicator::adopt(const Verdict& verdict, std::unique_ptr<SlabSet> set,
   set_ = std::move(set);
   watch_ = std::move(watch);
   if (verdict_.shunt) {
+    cu::ContextScope current(set_->device().context);
+    order_.open();
     Watchdog::get().add(watch_);
     shunting_communicators.fetch_add(1);
   }
@@ -41,11 +44,11 @@ ncclResult_t Communicator::failure() const {
   return watch_ != nullptr && watch_->failed() ? ncclRemoteError : ncclSuccess;
 }
 
-ncclResult_t Communicator::order_result(cu::Result result) const noexcept {
+ncclResult_t Communicator::to_nccl(cu::Result result, const char* what) const noexcept {
   if (result == cu::kSuccess) return ncclSuccess;
   if (watch_ != nullptr) watch_->look(Clock::now());  // a kernel that trapped has said why
   log_warning("communicator %s: %s", watch_ != nullptr ? watch_->name().c_str() : key_.c_str(),
-              cu::error_text("shunted call", result).c_str());
+              cu::error_text(what, result).c_str());
   return ncclUnhandledCudaError;
 }
 
@@ -57,13 +60,12 @@ ncclResult_t Communicator::all_reduce(const AllReduceCall& call) noexcept {
     cu::ContextScope current(set_->device().context);
     StreamOrder::Place place;
     cu::Result result = order_.before(call.stream, place);
-    if (result == cu::kSuccess) {
-      result = launch_all_reduce(*set_, verdict_.limits, call, ++calls_);
-    }
-    if (result == cu::kSuccess) result = order_.after(call.stream, place);
-    return order_result(result);
+    if (result != cu::kSuccess) return to_nccl(result, kOrdering);
+    result = launch_all_reduce(*set_, verdict_.limits, call, ++calls_);
+    if (result != cu::kSuccess) return to_nccl(result, "launching an all-reduce");
+    return to_nccl(order_.after(call.stream, place), kOrdering);
   } catch (const cu::Error& error) {
-    return order_result(error.code);
+    return to_nccl(error.code, "a shunted call");
   }
 }
 
@@ -73,9 +75,9 @@ ncclResult_t Communicator::before_forwarded(cu::Stream stream, StreamOrder::Plac
   try {
     std::lock_guard lock(mutex_);
     cu::ContextScope current(set_->device().context);
-    return order_result(order_.before(stream, place));
+    return to_nccl(order_.before(stream, place), kOrdering);
   } catch (const cu::Error& error) {
-    return order_result(error.code);
+    return to_nccl(error.code, kOrdering);
   }
 }
 
@@ -85,9 +87,9 @@ ncclResult_t Communicator::after_forwarded(cu::Stream stream,
   try {
     std::lock_guard lock(mutex_);
     cu::ContextScope current(set_->device().context);
-    return order_result(order_.after(stream, place));
+    return to_nccl(order_.after(stream, place), kOrdering);
   } catch (const cu::Error& error) {
-    return order_result(error.code);
+    return to_nccl(error.code, kOrdering);
   }
 }
 

@@ -60,7 +60,8 @@ class Communicator {
   void retire() noexcept;
 
  private:
-  ncclResult_t order_result(cu::Result result) const noexcept;
+  // What the caller gets; logs an error. `what`: was being done.
+  ncclResult_t to_nccl(cu::Result result, const char* what) const noexcept;
 
   NcclLibrary& library_;
   const ncclComm_t handle_;

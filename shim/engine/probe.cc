@@ -33,7 +33,7 @@ class Bench {
       : local_(local),
         verdict_(verdict),
         bytes_((verdict.cap + 15) / 16 * 16),
-        scratch_(*local.device, 2 * bytes_),
+        scratch_(*local.device, 2 * bytes_ + kPacketBytes),
         device_(scratch_.device()),
         host_(scratch_.host()) {}
   ~Bench() {
@@ -75,6 +75,16 @@ class Bench {
       cu::check(launch(step, call), "cuLaunchKernel");
     }
     SHUNT_CU(copy_to_host, host_ + bytes_, device_ + bytes_, step.bytes, stream());
+    const auto slab = reinterpret_cast<cu::Ptr>(local_.set->params(Protocol::kFlagged).slab);
+    SHUNT_CU(copy_to_host, host_ + 2 * bytes_, slab + Geometry::kStopOffset, sizeof(uint32_t), stream());
+  }
+
+  // Whether a wait came to its deadline. The reports of waits alone do not tell: one is also made of a wait
+  // that went on for a millisecond and then ended well.
+  bool stopped() const {
+    uint32_t stop = 0;
+    std::memcpy(&stop, host_ + 2 * bytes_, sizeof(stop));
+    return stop != static_cast<uint32_t>(Stop::kNone);
   }
 
   bool right(const Step& step, uint32_t round) const {
@@ -132,14 +142,26 @@ void wait_until_idle(LocalRank& local) {
   }
 }
 
-// The peer that a timed-out wait of this rank was for, or -1.
-int missing_peer(const LocalRank& local) {
+// The last long wait of this rank: for which peer (-1: none), in which call.
+struct Missing {
+  int peer = -1;
+  uint32_t number = 0;
+};
+Missing missing_of(const LocalRank& local) {
   for (const WaitReport& report : local.set->board()->waits) {
     if (report.peer_and_one != 0 && report.peer_and_one <= kMaxRanks) {
-      return static_cast<int>(report.peer_and_one) - 1;
+      return {static_cast<int>(report.peer_and_one) - 1, unpack_tag(report.tag).number};
     }
   }
-  return -1;
+  return {};
+}
+
+// While no kernel runs: a report of an earlier step, of a wait that ended well, must not be taken for one of
+// this step, nor by the watch for one of a user's call.
+void clear_reports(LocalRank& local) {
+  for (WaitReport& report : local.set->board()->waits) {
+    __atomic_store_n(&report.peer_and_one, 0u, __ATOMIC_RELEASE);
+  }
 }
 
 // At the cap twice running: each lane then uses both parts of its mailboxes to their ends.
@@ -168,35 +190,46 @@ void probe(std::span<LocalRank> locals, const Verdict& verdict, std::span<Answer
   std::vector<std::unique_ptr<Bench>> benches(locals.size());
   const std::vector<Step> steps = steps_for(verdict.cap);
   const auto captured = static_cast<uint32_t>(steps.size());
-  const auto fail = [&](size_t i, const std::string& why, int peer) {
-    if (answers[i].ok != 0) refuse(answers[i], why, peer);
+  // A rank that gets no data holds up the others, which then miss its data in a later call: `when` tells the
+  // cause from what follows.
+  const auto fail = [&](size_t i, const std::string& why, int peer, uint32_t when) {
+    if (answers[i].ok == 0) return;
+    refuse(answers[i], why, peer);
+    answers[i].when = when;
   };
+  uint32_t done = 0;  // calls of the probe before this run
   // A local that saw a wrong sum goes on, since its peers wait for it; one whose calls fail cannot.
   const auto attempt = [&](size_t i, auto&& what) {
     try {
       what();
     } catch (const cu::Error& error) {
-      fail(i, error.what(), missing_peer(locals[i]));
+      fail(i, error.what(), missing_of(locals[i]).peer, done);
       benches[i] = nullptr;
     }
   };
+  // `call`: number of the first call of this run.
   const auto run = [&](const Step& step, uint32_t round, uint32_t call, bool replay) {
+    const uint32_t calls_here = replay ? captured : 1;
     for (size_t i = 0; i < locals.size(); ++i) {
       if (benches[i] == nullptr) continue;
+      clear_reports(locals[i]);
       attempt(i, [&] { benches[i]->enqueue(step, round, call, replay); });
     }
     for (size_t i = 0; i < locals.size(); ++i) {
       if (benches[i] == nullptr) continue;
       attempt(i, [&] {
         wait_until_idle(locals[i]);
-        if (const int peer = missing_peer(locals[i]); peer >= 0) {
-          fail(i, "data did not arrive in the probe", peer);
+        if (benches[i]->stopped()) {
+          const Missing missing = missing_of(locals[i]);
+          fail(i, "data did not arrive in the probe", missing.peer, done + missing.number - call);
         } else if (!benches[i]->right(step, round)) {
           fail(i, format("wrong sum in the probe (%zu bytes%s): data was changed on its way",
-                         step.bytes, replay ? ", replayed from a graph" : ""), -1);
+                         step.bytes, replay ? ", replayed from a graph" : ""),
+               -1, done + calls_here - 1);
         }
       });
     }
+    done += calls_here;
   };
   for (size_t i = 0; i < locals.size(); ++i) {
     if (answers[i].ok == 0) continue;
@@ -208,7 +241,10 @@ void probe(std::span<LocalRank> locals, const Verdict& verdict, std::span<Answer
   uint32_t round = 1;
   for (uint32_t s = 0; s < captured; ++s) run(steps[s], round++, calls + s + 1, false);
   // A replay runs all steps; the result of the last one is left to be checked.
-  for (int replay = 0; replay < kReplays; ++replay) run(steps.back(), round++, 0, true);
+  for (int replay = 0; replay < kReplays; ++replay) {
+    run(steps.back(), round++, calls + captured + 1, true);
+  }
+  for (LocalRank& local : locals) clear_reports(local);
   calls += 2 * captured;
 }
 

@@ -14,8 +14,12 @@ cu::Result StreamOrder::locate(cu::Stream stream, Place& place) const {
       cu::api().capture_info(stream, &status, &place.capture, nullptr, nullptr, nullptr);
   if (result != cu::kSuccess) return result;
   place.capturing = status == cu::kCaptureActive;
-  if (!place.capturing) place.capture = 0;
-  if (cu::api().stream_id != nullptr) return cu::api().stream_id(stream, &place.stream);
+  // The driver does not tell the id of a stream that is capturing; its handle cannot be used again before
+  // the capture has ended.
+  if (!place.capturing && cu::api().stream_id != nullptr) {
+    place.capture = 0;
+    return cu::api().stream_id(stream, &place.stream);
+  }
   place.stream = reinterpret_cast<uintptr_t>(stream);
   return cu::kSuccess;
 }
@@ -30,12 +34,14 @@ cu::Result StreamOrder::before(cu::Stream stream, Place& place) {
   return cu::api().stream_wait_event(stream, last.event, 0);
 }
 
+void StreamOrder::open() {
+  for (Last* last : {&eager_, &captured_}) {
+    SHUNT_CU(event_create, &last->event, cu::kEventDisableTiming);
+  }
+}
+
 cu::Result StreamOrder::after(cu::Stream stream, const Place& place) {
   Last& last = last_for(place);
-  if (last.event == nullptr) {
-    const cu::Result result = cu::api().event_create(&last.event, cu::kEventDisableTiming);
-    if (result != cu::kSuccess) return result;
-  }
   last.place = place;
   last.valid = true;
   return cu::api().event_record(last.event, stream);

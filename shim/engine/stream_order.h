@@ -16,6 +16,10 @@ class StreamOrder {
   StreamOrder(const StreamOrder&) = delete;
   StreamOrder& operator=(const StreamOrder&) = delete;
 
+  // Makes the events, with the communicator's context current; throws cu::Error. Not at the first call,
+  // which may be captured.
+  void open();
+
   // Eager calls and each capture have their own order: an event of one may not be waited for in another.
   struct Place {
     bool capturing = false;

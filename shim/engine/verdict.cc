@@ -113,18 +113,19 @@ void judge_links(Verdict& verdict, std::span<const Facts> facts, std::span<const
 }
 
 void judge_answers(Verdict& verdict, std::span<const Answer> table, const char* what) {
+  size_t first = table.size();
   for (size_t r = 0; r < table.size(); ++r) {
-    const Answer& answer = table[r];
-    if (answer.ok == 1) continue;
-    std::string pair;
-    if (answer.peer >= 0 && static_cast<size_t>(answer.peer) < table.size()) {
-      pair = ", rank " + std::to_string(answer.peer) + " -> rank " + std::to_string(r);
-    }
-    const std::string why = text(answer.reason);
-    refuse(verdict, Level::kWarning,
-           rank_text(r) + " (" + what + ")" + pair + ": " + (why.empty() ? "no answer" : why));
-    return;
+    if (table[r].ok != 1 && (first == table.size() || table[r].when < table[first].when)) first = r;
   }
+  if (first == table.size()) return;
+  const Answer& answer = table[first];
+  std::string pair;
+  if (answer.peer >= 0 && static_cast<size_t>(answer.peer) < table.size()) {
+    pair = ", rank " + std::to_string(answer.peer) + " -> " + rank_text(first);
+  }
+  const std::string why = text(answer.reason);
+  refuse(verdict, Level::kWarning,
+         rank_text(first) + " (" + what + ")" + pair + ": " + (why.empty() ? "no answer" : why));
 }
 
 void judge_offers(Verdict& verdict, std::span<const SlabOffer> table) {

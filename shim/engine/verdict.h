@@ -49,7 +49,7 @@ struct Answer {
   uint32_t ok;
   uint32_t all_nvlink;  // links: every pair of this rank is joined by NVLink
   int32_t peer;         // the pair that `reason` is about, -1: none
-  uint32_t unused;
+  uint32_t when;        // probe: calls finished before the one that failed; the first is the cause
   char reason[kReasonBytes];
 };
 

@@ -52,6 +52,7 @@ void Watch::look(Clock::time_point now) {
   if (looking_.test_and_set(std::memory_order_acquire)) return;  // another thread is at it
   look_at_faults();
   uint32_t missing = 0, waiting = 0;
+  uint32_t reported = 0;  // ranks that are waited for in reports that came since the last look
   const Lane* longest = nullptr;
   for (uint32_t i = 0; i < kMaxLanes; ++i) {
     WaitReport& slot = board_->waits[i];
@@ -65,16 +66,18 @@ void Watch::look(Clock::time_point now) {
       if (!same) lane = {{tag, counter, peer_and_one}, now, now, 0};
       lane.seen = now;
       lane.missing |= 1u << (peer_and_one - 1);
+      reported |= 1u << (peer_and_one - 1);
     } else if (now - lane.seen > kForget) {
       lane = Lane{};
     }
     if (lane.since == Clock::time_point{}) continue;
     ++waiting;
     missing |= lane.missing;
-    if (longest == nullptr || lane.since < longest->since) longest = &lane;
+    if (longest == nullptr || lane.seen - lane.since > longest->seen - longest->since) longest = &lane;
   }
   if (longest != nullptr) {
-    const double waited = std::chrono::duration<double>(now - longest->since).count();
+    // Up to the last report only: the wait may have ended right after it.
+    const double waited = std::chrono::duration<double>(longest->seen - longest->since).count();
     const double limit = timeout_seconds_.value_or(kReportSeconds);
     const bool known = reported_tag_ == longest->report.tag &&
                        reported_counter_ == longest->report.counter;
@@ -83,7 +86,7 @@ void Watch::look(Clock::time_point now) {
       reported_counter_ = longest->report.counter;
       report(*longest, missing, waiting, waited, timeout_seconds_.has_value());
     }
-    look_at_dead(missing, now);
+    look_at_dead(reported, now);
   }
   looking_.clear(std::memory_order_release);
 }
@@ -118,14 +121,20 @@ void Watch::look_at_faults() {
   }
 }
 
-// Only a peer that a kernel waits for counts: one that has finished its work may well be gone.
-void Watch::look_at_dead(uint32_t missing, Clock::time_point now) {
+// Only a peer that a kernel waits for counts: one that has finished its work may well be gone, before the
+// report of a wait that its last data ended is looked at. So there must be a report that is newer than a
+// look that saw it dead.
+void Watch::look_at_dead(uint32_t reported, Clock::time_point now) {
   if (trap_at_.has_value()) {
     if (now >= *trap_at_) order(HostOrder::kTrap);
     return;
   }
   for (uint32_t r = 0; r < kMaxRanks; ++r) {
-    if ((missing >> r & 1) == 0 || !peers_->dead(r)) continue;
+    if ((reported >> r & 1) == 0 || !peers_->dead(r)) continue;
+    if ((seen_dead_ >> r & 1) == 0) {
+      seen_dead_ |= 1u << r;
+      continue;
+    }
     log_error("communicator %s: rank %u waits for rank %u, whose process %lld has ended; calls return "
               "ncclRemoteError and the waiting kernel stops in %lld s",
               name_.c_str(), rank_, r, static_cast<long long>(peers_->pid(r)),

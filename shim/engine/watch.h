@@ -37,7 +37,7 @@ class Watch {
     uint32_t missing = 0;  // bit r: waits for rank r
   };
   void look_at_faults();
-  void look_at_dead(uint32_t missing, Clock::time_point now);
+  void look_at_dead(uint32_t reported, Clock::time_point now);
   void report(const Lane& longest, uint32_t missing, uint32_t lanes, double seconds, bool trap);
 
   const std::string name_;
@@ -51,6 +51,7 @@ class Watch {
   bool fault_reported_ = false;
   uint64_t reported_tag_ = 0;
   uint32_t reported_counter_ = 0;
+  uint32_t seen_dead_ = 0;  // bit r: rank r was dead when a report said that it is waited for
   std::optional<Clock::time_point> trap_at_;  // a peer died: trap then
 };
 

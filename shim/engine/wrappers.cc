@@ -238,7 +238,7 @@ ncclResult_t on_call(HookTag<k_ncclCommAbort>, NcclLibrary& library, ncclComm_t 
   return library.call<k_ncclCommAbort>(comm);
 }
 
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7)
 ncclResult_t on_call(HookTag<k_ncclCommRevoke>, NcclLibrary& library, ncclComm_t comm, int flags) {
   if (Communicator* known = Registry::get().find(library, comm)) known->abort();
   return library.call<k_ncclCommRevoke>(comm, flags);

@@ -126,15 +126,17 @@ def main():
     arguments = support.parser(__doc__.splitlines()[0]).parse_args()
     support.require_two_gpus(arguments.emulated)
     report = support.Report(arguments, "bench")
-    everything = ["--types", "all", "--ops", "all", "--sizes", ODD_SIZES]
-    some = ["--types", "half,bfloat16,float", "--sizes", ODD_SIZES, "--expect-shunted-up-to", "128K"]
-    check(report, arguments, "every type and operation", everything, 90)
-    check(report, arguments, "misaligned pointers", some + ["--misalign"])
-    check(report, arguments, "a thread for each GPU", some + ["--threads"])
-    check(report, arguments, "one thread, all GPUs", some + ["--one-thread"])
     if not arguments.emulated:
         device_times(report, arguments)
         eager_times(report, arguments)
+    everything = ["--types", "all", "--ops", "all", "--modes", "eager", "--sizes", "1e,3e,257e,4K,65537e,1M"]
+    some = ["--types", "half,bfloat16,float", "--sizes", ODD_SIZES, "--expect-shunted-up-to", "128K"]
+    check(report, arguments, "every type and operation", everything, 90)
+    check(report, arguments, "captured", ["--types", "all", "--modes", "graph", "--places", "out",
+                                          "--sizes", "1e,257e,4K,65537e"], 90)
+    check(report, arguments, "misaligned pointers", some + ["--misalign"])
+    check(report, arguments, "a thread for each GPU", some + ["--threads"])
+    check(report, arguments, "one thread, all GPUs", some + ["--one-thread"])
     return report.finish()
 
 

@@ -236,3 +236,24 @@ TEST_CASE("captures end where and how they began") {
   CU(cuStreamIsCapturing(stream, &status));
   REQUIRE(status == CU_STREAM_CAPTURE_STATUS_NONE);
 }
+
+TEST_CASE("what may be asked about a stream that captures") {
+  Gpu gpu(0);
+  TestStream stream;
+  unsigned long long id = 0;
+  CU(cuStreamGetId(stream, &id));
+  for (const auto mode : {kGlobal, kThreadLocal, kRelaxed}) {
+    CAPTURE(mode);
+    REQUIRE(while_capturing(stream, mode, [&] { return cuStreamGetId(stream, &id); }) == kFine);
+    REQUIRE(while_capturing(stream, mode, [&] {
+              CUevent event = nullptr;
+              const CUresult result = cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+              return result == CUDA_SUCCESS ? cuEventDestroy(event) : result;
+            }) == kFine);
+    REQUIRE(while_capturing(stream, mode, [&] {
+              CUcontext context = nullptr;
+              const CUresult result = cuCtxGetCurrent(&context);
+              return result == CUDA_SUCCESS ? cuCtxPushCurrent(context) : result;
+            }) == kFine);
+  }
+}
