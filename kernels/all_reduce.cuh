@@ -15,40 +15,49 @@ class Lane {
  public:
   using C = Codec<kType, kProtocol>;
 
-  SHUNT_DEVICE explicit Lane(const AllReduceParams& params)
+  // `thread` of `threads` data threads. Everything that does not depend on the call counter happens here,
+  // while that is on its way: the addresses, and this thread's first packet.
+  SHUNT_DEVICE Lane(const AllReduceParams& params, uint32_t thread, uint32_t threads)
       : params_(params),
         // Kernels of one peer are launched for two ranks only: no loop is left of this.
         peers_(kPeerBatch == 1 ? 1 : params.ranks - 1u),
+        thread_(thread),
+        threads_(threads),
         first_(device::block() * params.packets_per_lane) {
     const uint32_t packets = (params.bytes + C::kPayload - 1) / C::kPayload;
     const uint32_t left = packets > first_ ? packets - first_ : 0;
     packets_ = left < params.packets_per_lane ? left : params.packets_per_lane;
+    data_ = params.data_offset + device::block() * params.lane_bytes + thread * kPacketBytes;
+    if (thread < packets_) own_ = own_data(thread);
+    from_ = mailbox_of(params, 0) + data_;
+    to_ = C::User::place(params.recv, first_ + thread, params.bytes);
+    sent_ = C::encode(own_, 0);
+    device::settle(data_);
+    device::settle(packets_);
+    device::settle(from_);
+    device::settle(to_.at);
+    device::settle(to_.left);
   }
 
-  // Packet p of this rank's own data, as the user has it.
-  SHUNT_DEVICE Packet own_data(uint32_t p) const {
-    return p < packets_ ? C::User::load(params_.send, first_ + p, params_.bytes) : Packet{};
-  }
-
-  // `thread` of `threads` data threads; `own` is own_data(thread), loaded ahead because its latency
-  // overlaps that of the counter. Returns why it stopped, kNone if it finished.
-  SHUNT_DEVICE Stop run(Packet own, uint32_t counter, uint32_t thread, uint32_t threads) {
-    data_ = part_of(counter, params_.parts) * params_.part_bytes + params_.data_offset +
-            device::block() * params_.lane_bytes;
-    Wait wait(params_, counter);
-    const Packet sent = C::encode(own, counter);
+  // Returns why it stopped, kNone if it finished.
+  SHUNT_DEVICE Stop run(uint32_t counter) {
+    const uint32_t part = part_of(counter, params_.parts) * params_.part_bytes;
+    data_ += part;
+    from_ += part;
     // All packets of a thread are sent before it polls the first. Few shapes have more than one.
-    Packet next = sent;
-    for (uint32_t p = thread; p < packets_;) {
+    Packet next = C::with_flag(sent_, counter);
+    for (uint32_t p = thread_; p < packets_;) {
       send(p, next);
-      p += threads;
+      p += threads_;
       if (p >= packets_) break;
       Packet more = own_data(p);
       next = C::encode(more, counter);
     }
-    for (uint32_t p = thread; p < packets_;) {
+    Wait wait(params_, counter);
+    Packet own = own_;
+    for (uint32_t p = thread_; p < packets_;) {
       if (!receive(p, own, wait)) return wait.reason();
-      p += threads;
+      p += threads_;
       if (p >= packets_) break;
       own = own_data(p);
       (void)C::encode(own, counter);
@@ -57,13 +66,24 @@ class Lane {
   }
 
  private:
-  SHUNT_DEVICE uint32_t offset(uint32_t p) const { return data_ + p * kPacketBytes; }
+  // Packet p of this rank's own data, as the user has it.
+  SHUNT_DEVICE Packet own_data(uint32_t p) const {
+    return C::User::load(C::User::place(params_.send, first_ + p, params_.bytes));
+  }
+  // Of packet p from this thread's first one.
+  SHUNT_DEVICE uint32_t beyond(uint32_t p) const { return (p - thread_) * kPacketBytes; }
+
+  // This thread's first packet from peer number `index`.
+  SHUNT_DEVICE unsigned char* mailbox(uint32_t index) const {
+    return kPeerBatch == 1 ? from_ : from_ + index * params_.mailbox_bytes;
+  }
 
   // Peers in the order rank + 1, rank + 2, ...: one stream in and one out at each GPU at a time.
   SHUNT_DEVICE void send(uint32_t p, Packet sent) const {
     uint32_t peer = params_.rank == peers_ ? 0 : params_.rank;  // index of rank + 1
     for (uint32_t i = 0; i < peers_; ++i) {
-      device::store<C::kWord>(params_.write[kPeerBatch == 1 ? 0 : peer] + offset(p), sent, true);
+      device::store<C::kWord>(params_.write[kPeerBatch == 1 ? 0 : peer] + data_ + beyond(p), sent,
+                              true);
       peer = peer + 1 == peers_ ? 0 : peer + 1;
     }
   }
@@ -77,8 +97,9 @@ class Lane {
       if constexpr (kPeerBatch == 1) break;
     }
     with_op<kOps>(params_.op, [&](auto op) {
-      C::User::store(params_.recv, first_ + p, params_.bytes,
-                     sum.template result<op()>(params_.ranks));
+      auto to = to_;
+      if (p != thread_) to = C::User::place(params_.recv, first_ + p, params_.bytes);
+      C::User::store(to, sum.template result<op()>(params_.ranks));
     });
     return true;
   }
@@ -88,12 +109,12 @@ class Lane {
   SHUNT_DEVICE bool poll(uint32_t p, uint32_t base, Packet (&got)[kPeerBatch], Wait& wait) {
     SHUNT_UNROLL
     for (uint32_t i = 0; i < kPeerBatch; ++i) {
-      if (base + i < peers_) got[i] = device::load(mailbox_of(params_, base + i) + offset(p));
+      if (base + i < peers_) got[i] = device::load(mailbox(base + i) + beyond(p));
     }
     SHUNT_UNROLL
     for (uint32_t i = 0; i < kPeerBatch; ++i) {
       if (base + i >= peers_) break;
-      unsigned char* from = mailbox_of(params_, base + i) + offset(p);
+      unsigned char* from = mailbox(base + i) + beyond(p);
       while (!C::arrived(got[i], wait.counter())) {
         if (!wait.again(base + i)) return false;
         got[i] = device::load(from);
@@ -131,9 +152,15 @@ class Lane {
 
   const AllReduceParams& params_;
   const uint32_t peers_;
+  const uint32_t thread_;
+  const uint32_t threads_;
   const uint32_t first_;  // packet of the call
   uint32_t packets_;      // of this lane
-  uint32_t data_ = 0;     // of this lane's packets in every mailbox
+  uint32_t data_;         // offset of this thread's first packet in every mailbox
+  unsigned char* from_;   // where it comes from peer 0
+  typename C::User::Place to_;  // and goes to the user
+  Packet own_{};                // this rank's: as it is added,
+  Packet sent_{};               // and as it is sent
 };
 
 SHUNT_COLD void report_fault(const AllReduceParams& params, Fault fault, uint32_t peer,
@@ -195,21 +222,26 @@ SHUNT_COLD void zero_flagged_region(const AllReduceParams& params, uint32_t coun
   }
 }
 
+// The block's data threads, then one header warp, whose first thread claims the lane: before anything else
+// it does, since all wait for that.
 template <DataType kType, Protocol kProtocol, Ops kOps, uint32_t kPeerBatch>
 SHUNT_DEVICE void all_reduce(const AllReduceParams& params) {
   LaneState* state = lane_state(params, device::block());
   const uint32_t data_threads = device::block_dim() - kHeaderThreads;
   const uint32_t thread = device::thread();
-  // Three accesses in flight at once: user data, counter, stop word.
-  Lane<kType, kProtocol, kOps, kPeerBatch> lane(params);
-  Packet own{};
-  if (thread < data_threads) own = lane.own_data(thread);
-  const uint32_t counter = device::broadcast(thread == 0 ? claim(params, state) : 0);
-  if (counter == kClaimed) return;
-
-  const Stop reason = thread < data_threads
-                          ? lane.run(own, counter, thread, data_threads)
-                          : exchange_headers(params, counter, thread - data_threads);
+  Stop reason = Stop::kNone;
+  uint32_t counter = kClaimed;
+  if (thread < data_threads) {
+    Lane<kType, kProtocol, kOps, kPeerBatch> lane(params, thread, data_threads);
+    counter = device::broadcast(0, data_threads);
+    if (counter == kClaimed) return;
+    reason = lane.run(counter);
+  } else {
+    const uint32_t claimed = thread == data_threads ? claim(params, state) : 0;
+    counter = device::broadcast(claimed, data_threads);
+    if (counter == kClaimed) return;
+    reason = exchange_headers(params, counter, thread - data_threads);
+  }
   if (reason != Stop::kNone) device::store_word(stop_word(params), static_cast<uint32_t>(reason));
   // The counter advances only when every thread of the lane has read everything of this call.
   if (device::barrier_or(reason != Stop::kNone)) return;

@@ -33,6 +33,11 @@ struct Codec {
       return data;
     }
   }
+  // What encode(data, 0) gave, with another flag.
+  SHUNT_DEVICE static Packet with_flag(Packet sent, uint32_t flag) {
+    if constexpr (kProtocol == Protocol::kFlagged) sent.w[1] = sent.w[3] = flag;
+    return sent;
+  }
   SHUNT_DEVICE static Packet decode(Packet p) {
     if constexpr (kProtocol == Protocol::kFlagged) p.w[1] = p.w[2];
     return p;

@@ -80,13 +80,18 @@ SHUNT_DEVICE uint32_t exchange_word(uint32_t* address, uint32_t value) {
   return atomicExch(address, value);
 }
 SHUNT_DEVICE int barrier_or(int predicate) { return __syncthreads_or(predicate); }
-// `value` of thread 0 of the block, to all its threads.
-SHUNT_DEVICE uint32_t broadcast(uint32_t value) {
+// `value` of thread `from` of the block, to all its threads. May be called from several places: the barrier
+// counts threads.
+SHUNT_DEVICE uint32_t broadcast(uint32_t value, uint32_t from) {
   __shared__ uint32_t word;
-  if (threadIdx.x == 0) word = value;
-  __syncthreads();
+  if (threadIdx.x == from) word = value;
+  asm volatile("barrier.sync 0;" ::: "memory");
   return word;
 }
+// Computes `value` here and not later.
+SHUNT_DEVICE void settle(uint32_t& value) { asm volatile("" : "+r"(value)); }
+SHUNT_DEVICE void settle(uintptr_t& value) { asm volatile("" : "+l"(value)); }
+SHUNT_DEVICE void settle(unsigned char*& value) { asm volatile("" : "+l"(value)); }
 SHUNT_DEVICE void pause() {}
 SHUNT_DEVICE void sleep_ns(uint32_t ns) { __nanosleep(ns); }
 SHUNT_DEVICE uint64_t clock_ns() {
@@ -129,7 +134,11 @@ SHUNT_DEVICE uint32_t exchange_word(uint32_t* address, uint32_t value) {
   return host::exchange_word(address, value);
 }
 SHUNT_DEVICE int barrier_or(int predicate) { return host::barrier_or(predicate); }
-SHUNT_DEVICE uint32_t broadcast(uint32_t value) { return host::broadcast(value); }
+SHUNT_DEVICE uint32_t broadcast(uint32_t value, uint32_t from) {
+  return host::broadcast(value, from);
+}
+template <typename T>
+SHUNT_DEVICE void settle(T&) {}
 SHUNT_DEVICE void pause() { host::pause(); }
 SHUNT_DEVICE void sleep_ns(uint32_t) {}
 SHUNT_DEVICE uint64_t clock_ns() { return host::clock_ns(); }

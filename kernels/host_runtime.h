@@ -30,8 +30,8 @@ uint32_t exchange_word(uint32_t* address, uint32_t value);
 
 // __syncthreads_or.
 int barrier_or(int predicate);
-// `value` of thread 0 of the block, to all its threads; a block barrier too.
-uint32_t broadcast(uint32_t value);
+// `value` of thread `from` of the block, to all its threads; a block barrier too. The others pass 0.
+uint32_t broadcast(uint32_t value, uint32_t from);
 // Called once after every unsuccessful poll: lets other fibers run.
 void pause();
 // Nanoseconds, monotonic.

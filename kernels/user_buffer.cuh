@@ -9,31 +9,34 @@ namespace shunt {
 // kBytes: payload of a packet, 8 or 16. kElement: bytes of an element.
 template <uint32_t kBytes, uint32_t kElement>
 struct UserBuffer {
-  // Bytes [packet * kBytes, ...) of `base`, of which there are `total`; zeroes beyond.
-  SHUNT_DEVICE static Packet load(const void* base, uint32_t packet, uint32_t total) {
-    const auto from = reinterpret_cast<uintptr_t>(base) + packet * kBytes;
-    const uint32_t left = total - packet * kBytes;
-    if (from % kBytes == 0 && left >= kBytes) {
-      if constexpr (kBytes == 16) {
-        return device::load_user16(reinterpret_cast<const void*>(from));
-      } else {
-        return packet_of(*reinterpret_cast<const uint64_t*>(from), 0);
-      }
-    }
-    return load_slow(from, left < kBytes ? left : kBytes);
+  // Where packet `packet` of `base` lies, of a message of `total` bytes.
+  struct Place {
+    uintptr_t at;
+    uint32_t left;  // bytes from there to the end of the message
+    SHUNT_DEVICE bool whole() const { return at % kBytes == 0 && left >= kBytes; }
+    SHUNT_DEVICE uint32_t bytes() const { return left < kBytes ? left : kBytes; }
+  };
+  SHUNT_DEVICE static Place place(const void* base, uint32_t packet, uint32_t total) {
+    return {reinterpret_cast<uintptr_t>(base) + packet * kBytes, total - packet * kBytes};
   }
 
-  SHUNT_DEVICE static void store(void* base, uint32_t packet, uint32_t total, Packet p) {
-    const auto to = reinterpret_cast<uintptr_t>(base) + packet * kBytes;
-    const uint32_t left = total - packet * kBytes;
-    if (to % kBytes == 0 && left >= kBytes) {
-      if constexpr (kBytes == 16) {
-        device::store_user16(reinterpret_cast<void*>(to), p);
-      } else {
-        *reinterpret_cast<uint64_t*>(to) = join(p.w[0], p.w[1]);
-      }
+  // Zeroes beyond the end of the message.
+  SHUNT_DEVICE static Packet load(Place from) {
+    if (!from.whole()) return load_slow(from.at, from.bytes());
+    if constexpr (kBytes == 16) {
+      return device::load_user16(reinterpret_cast<const void*>(from.at));
     } else {
-      store_slow(to, left < kBytes ? left : kBytes, p);
+      return packet_of(*reinterpret_cast<const uint64_t*>(from.at), 0);
+    }
+  }
+
+  SHUNT_DEVICE static void store(Place to, Packet p) {
+    if (!to.whole()) {
+      store_slow(to.at, to.bytes(), p);
+    } else if constexpr (kBytes == 16) {
+      device::store_user16(reinterpret_cast<void*>(to.at), p);
+    } else {
+      *reinterpret_cast<uint64_t*>(to.at) = join(p.w[0], p.w[1]);
     }
   }
 

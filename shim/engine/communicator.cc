@@ -107,6 +107,9 @@ ncclResult_t Communicator::extend(cu::Stream stream) noexcept {
 void Communicator::abort() noexcept {
   aborted_.store(true, std::memory_order_release);
   if (watch_ != nullptr) watch_->order(HostOrder::kAbort);
+  // Replays come without us and look at the order only once they wait: those that come after an abort that
+  // met no waiting kernel must find the stop word too.
+  if (set_ != nullptr) set_->stop();
 }
 
 void Communicator::drain() noexcept {

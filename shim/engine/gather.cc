@@ -57,6 +57,17 @@ void Gatherer::exchange(const unsigned char* mine, size_t bytes, unsigned char* 
   std::memcpy(table, locals_[0].scratch->host(), total);
 }
 
+// All of them: the others may have died of the first one's death.
+std::string Gatherer::dead_text(uint32_t dead) const {
+  std::string text;
+  for (uint32_t r = 0; r < kMaxRanks; ++r) {
+    if ((dead >> r & 1) == 0) continue;
+    text += format("%srank %u (process %lld)", text.empty() ? "" : ", ", r,
+                   static_cast<long long>(peers_->pid(r)));
+  }
+  return text;
+}
+
 void Gatherer::wait(const char* round) {
   const auto start = Clock::now();
   bool reported = false;
@@ -74,10 +85,8 @@ void Gatherer::wait(const char* round) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (turn % 64 != 0) continue;
-    if (const int dead = peers_ != nullptr ? peers_->first_dead() : -1; dead >= 0) {
-      throw GatherFailed{ncclRemoteError,
-                         format("rank %d (process %lld) ended in round '%s'", dead,
-                                static_cast<long long>(peers_->pid(static_cast<uint32_t>(dead))), round)};
+    if (const uint32_t dead = peers_ != nullptr ? peers_->dead_ranks() : 0; dead != 0) {
+      throw GatherFailed{ncclRemoteError, dead_text(dead) + " ended in round '" + round + "'"};
     }
     if (!reported && Clock::now() - start > std::chrono::duration<double>(kReportSeconds)) {
       reported = true;

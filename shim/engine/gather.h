@@ -53,6 +53,7 @@ class Gatherer {
  private:
   void exchange(const unsigned char* mine, size_t bytes, unsigned char* table, const char* round);
   void wait(const char* round);
+  std::string dead_text(uint32_t dead) const;
 
   std::span<LocalRank> locals_;
   std::unique_ptr<PeerProcesses> peers_;

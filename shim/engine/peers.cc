@@ -34,11 +34,12 @@ bool PeerProcesses::dead(uint32_t rank) const {
   return poll(&ready, 1, 0) > 0;
 }
 
-int PeerProcesses::first_dead() const {
+uint32_t PeerProcesses::dead_ranks() const {
+  uint32_t ranks = 0;
   for (uint32_t r = 0; r < peers_.size(); ++r) {
-    if (dead(r)) return static_cast<int>(r);
+    if (dead(r)) ranks |= 1u << r;
   }
-  return -1;
+  return ranks;
 }
 
 }  // namespace shunt

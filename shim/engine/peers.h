@@ -18,8 +18,8 @@ class PeerProcesses {
   PeerProcesses& operator=(const PeerProcesses&) = delete;
 
   bool dead(uint32_t rank) const;
-  // The lowest rank whose process has ended, or -1.
-  int first_dead() const;
+  // Bit r: the process of rank r has ended.
+  uint32_t dead_ranks() const;
   int64_t pid(uint32_t rank) const { return rank < peers_.size() ? peers_[rank].pid : 0; }
 
  private:

@@ -72,7 +72,8 @@ class Preparation {
   std::vector<std::string> errors_;  // of each local, before the first round
   std::vector<Facts> facts_;
   Verdict verdict_;
-  bool mapped_ = false;  // peers may have mapped our slabs
+  bool mapped_ = false;      // peers may have mapped our slabs
+  bool unfinished_ = false;  // a round has not ended
   uint32_t calls_ = 0;
   Clock::time_point start_ = Clock::now();
   double seconds_ = 0;
@@ -236,7 +237,7 @@ void Preparation::conclude(Gatherer& gatherer) {
     if (local.set == nullptr) continue;
     if (!verdict_.shunt) {
       // A peer may have mapped it, and late writes may still arrive: kept for ever, used by nobody.
-      if (!mapped_) local.set->free_unmapped();
+      if (!mapped_ && !unfinished_) local.set->free_unmapped();
       (void)local.set.release();
       continue;
     }
@@ -257,6 +258,10 @@ ncclResult_t Preparation::run() {
     negotiate(gatherer);
   } catch (const GatherFailed& failed) {
     verdict_.shunt = false;
+    // NCCL's all-reduce of the round may still run, until an abort: it writes to the scratch memory, and
+    // freeing anything would wait for it.
+    unfinished_ = true;
+    for (LocalRank& local : locals_) (void)local.scratch.release();
     verdict_.level = Level::kWarning;
     verdict_.reason = "preparing failed on rank " + std::to_string(locals_[0].rank()) + ": " + failed.reason;
     result = failed.result;

@@ -156,6 +156,22 @@ uint64_t SlabSet::clean_state(cu::Stream stream) const {
   return hash == 0 ? 1 : hash;
 }
 
+void SlabSet::stop() const noexcept {
+  try {
+    cu::RelaxedCaptureScope relaxed;
+    cu::ContextScope current(device_.context);
+    PrivateStream stream(device_);
+    fill(slab_ + Geometry::kStopOffset, static_cast<unsigned>(Stop::kAborted), sizeof(uint32_t),
+         stream.get());
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+    while (!stream.idle() && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  } catch (const cu::Error&) {
+    // The context has failed: no kernel will start in it.
+  }
+}
+
 struct SlabPool::State {
   std::mutex mutex;
   std::vector<std::unique_ptr<SlabSet>> free;

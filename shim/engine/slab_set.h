@@ -49,6 +49,10 @@ class SlabSet {
   // A digest of lane states and stop word, or 0 if the set is not clean. Enqueues on `stream` and waits.
   uint64_t clean_state(cu::Stream stream) const;
 
+  // Every kernel that starts from now on ends before its first store. Once the host's order is an abort, so
+  // that nothing waits in front of it; gives up after a while.
+  void stop() const noexcept;
+
   const GpuDevice& device() const { return device_; }
   const Geometry& geometry() const { return geometry_; }
   uint32_t rank() const { return rank_; }

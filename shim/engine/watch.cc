@@ -86,7 +86,7 @@ void Watch::look(Clock::time_point now) {
       reported_counter_ = longest->report.counter;
       report(*longest, missing, waiting, waited, timeout_seconds_.has_value());
     }
-    look_at_dead(reported, now);
+    look_at_dead(reported, missing, now);
   }
   looking_.clear(std::memory_order_release);
 }
@@ -124,25 +124,26 @@ void Watch::look_at_faults() {
 // Only a peer that a kernel waits for counts: one that has finished its work may well be gone, before the
 // report of a wait that its last data ended is looked at. So there must be a report that is newer than a
 // look that saw it dead.
-void Watch::look_at_dead(uint32_t reported, Clock::time_point now) {
+void Watch::look_at_dead(uint32_t reported, uint32_t missing, Clock::time_point now) {
   if (trap_at_.has_value()) {
     if (now >= *trap_at_) order(HostOrder::kTrap);
     return;
   }
+  const uint32_t dead = peers_->dead_ranks();
+  const bool sure = (reported & dead & seen_dead_) != 0;
+  seen_dead_ |= reported & dead;
+  if (!sure) return;
+  // All that this call still waits for: one may have died of another one's death.
   for (uint32_t r = 0; r < kMaxRanks; ++r) {
-    if ((reported >> r & 1) == 0 || !peers_->dead(r)) continue;
-    if ((seen_dead_ >> r & 1) == 0) {
-      seen_dead_ |= 1u << r;
-      continue;
+    if (((missing | reported) & dead) >> r & 1) {
+      log_error("communicator %s: rank %u waits for rank %u, whose process %lld has ended; calls return "
+                "ncclRemoteError and the waiting kernel stops in %lld s",
+                name_.c_str(), rank_, r, static_cast<long long>(peers_->pid(r)),
+                static_cast<long long>(kGrace.count()));
     }
-    log_error("communicator %s: rank %u waits for rank %u, whose process %lld has ended; calls return "
-              "ncclRemoteError and the waiting kernel stops in %lld s",
-              name_.c_str(), rank_, r, static_cast<long long>(peers_->pid(r)),
-              static_cast<long long>(kGrace.count()));
-    failed_.store(true, std::memory_order_relaxed);
-    trap_at_ = now + kGrace;
-    return;
   }
+  failed_.store(true, std::memory_order_relaxed);
+  trap_at_ = now + kGrace;
 }
 
 struct Watchdog::State {

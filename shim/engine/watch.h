@@ -37,7 +37,7 @@ class Watch {
     uint32_t missing = 0;  // bit r: waits for rank r
   };
   void look_at_faults();
-  void look_at_dead(uint32_t reported, Clock::time_point now);
+  void look_at_dead(uint32_t reported, uint32_t missing, Clock::time_point now);
   void report(const Lane& longest, uint32_t missing, uint32_t lanes, double seconds, bool trap);
 
   const std::string name_;

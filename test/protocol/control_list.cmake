@@ -86,8 +86,8 @@ shunt_control_fails(padding_all_ones hang)
 # Slots that are not the lane's own: a lane's slots move with the size of the call, so calls in a row use
 # one slot from lanes whose counters differ.
 shunt_control_edit(shared_slots all_reduce.cuh
-  [[device::block() * params_.lane_bytes;]]
-  [[device::block() * params_.packets_per_lane * kPacketBytes;]])
+  [[device::block() * params.lane_bytes + thread * kPacketBytes;]]
+  [[device::block() * params.packets_per_lane * kPacketBytes + thread * kPacketBytes;]])
 shunt_add_control(shared_slots)
 shunt_control_fails(shared_slots wrong-sum --max-lanes 3 --cap 2048)
 

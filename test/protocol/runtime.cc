@@ -119,10 +119,9 @@ uint32_t exchange_word(uint32_t* address, uint32_t value) {
   return sim::Machine::running().exchange_word(address, value);
 }
 int barrier_or(int predicate) { return sim::Machine::running().barrier_or(predicate); }
-// Only thread 0 of a block has a value that is not 0.
-uint32_t broadcast(uint32_t value) {
+uint32_t broadcast(uint32_t value, uint32_t from) {
   return static_cast<uint32_t>(
-      sim::Machine::running().barrier_or(host::thread_index().thread == 0 ? static_cast<int>(value) : 0));
+      sim::Machine::running().barrier_or(host::thread_index().thread == from ? static_cast<int>(value) : 0));
 }
 void pause() { sim::Machine::running().pause(); }
 uint64_t clock_ns() { return sim::Machine::running().clock_ns(); }

@@ -126,7 +126,7 @@ TEST_CASE("SHUNT_CAP takes bytes, K and M up to 16M") {
                            "٣"}) {
     const std::string line = refused("SHUNT_CAP", text);
     CHECK_THAT(line, ContainsSubstring("16M"));
-    CHECK_THAT(line, ContainsSubstring("measured"));
+    CHECK_THAT(line, ContainsSubstring("128K for 2 ranks"));
     CHECK(parse({{"SHUNT_CAP", text}}).settings.cap == std::nullopt);
   }
 }
@@ -187,7 +187,7 @@ TEST_CASE("an error line names variable, value, what is allowed and the default"
   CHECK(refused("SHUNT_CAP", "1 MB") ==
         "SHUNT_CAP=\"1 MB\" is not a size; allowed: bytes, with K or M for powers of 1024, at most "
         "16M; "
-        "0, off, false, no or empty: nothing is shunted; using the default: measured");
+        "0, off, false, no or empty: nothing is shunted; using the default: 128K for 2 ranks, 64K for more");
   CHECK_THAT(
       refused("SHUNT_LOG", "lo\"ud\x1b[31m\n\\"),
       ContainsSubstring("=\"lo\\\"ud\\x1b[31m\\x0a\\\\\" is not a log level; allowed: off, error"));

@@ -138,10 +138,9 @@ void CaseRunner::time_graph(Path path, const Graphs& graphs) {
     }
   });
   team_.barrier();
-  // Queued without waiting: after the first replay all ranks run in step, so no replay's time holds
-  // the delay of a slow host.
   for (uint32_t replay = 0; replay < replays; ++replay) {
     prepare();
+    team_.meet();
     team_.each([&](size_t i, Member& member) {
       SHUNT_DRIVER(cuEventRecord(begins[i][replay].get(), member.stream.get()));
     });

@@ -18,7 +18,10 @@ Team::Team(const Options& options, Board& board, Channel& channel,
     board_.set_phase(rank, "open GPU " + std::to_string(options.device_of(rank)));
     PrimaryContext context(options.device_of(rank));
     context.make_current();
-    members_.push_back({rank, std::move(context), make_stream(), {}});
+    CUdeviceptr meeting = 0;
+    SHUNT_DRIVER(cuMemAlloc(&meeting, sizeof(float)));
+    SHUNT_DRIVER(cuMemsetD32(meeting, 0, 1));
+    members_.push_back({rank, std::move(context), make_stream(), {}, DeviceMemory(meeting)});
   }
 }
 
@@ -112,6 +115,15 @@ void Team::launch(const std::vector<GraphExec>& graphs) {
   each([&](size_t i, Member& member) {
     SHUNT_DRIVER(cuGraphLaunch(graphs[i].get(), member.stream.get()));
   });
+}
+
+void Team::meet() {
+  Call call{{}, {}, 1, DataType::kFloat32, ReduceOp::kSum};
+  for (const Member& member : members_) {
+    call.send.push_back(reinterpret_cast<const void*>(member.meeting.get()));
+    call.receive.push_back(reinterpret_cast<void*>(member.meeting.get()));
+  }
+  nccl_check(enqueue_all(Path::kNccl, call), "pncclAllReduce");
 }
 
 void Team::synchronize() {

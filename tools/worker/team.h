@@ -38,6 +38,7 @@ struct Member {
   PrimaryContext context;
   Stream stream;
   Communicator comm;
+  DeviceMemory meeting;  // one float, for meet()
 };
 
 // One all-reduce of every member: buffers by index of the member.
@@ -71,6 +72,9 @@ class Team {
   std::vector<GraphExec> capture(const std::function<ncclResult_t()>& enqueue, ncclResult_t& code);
   void launch(const std::vector<GraphExec>& graphs);
 
+  // Makes the streams of all ranks go on from here at the same moment, by a small all-reduce of NCCL's
+  // own: what is timed next must not hold the delay of a rank that was launched late.
+  void meet();
   void synchronize();
   // Waits for all teams of the job.
   void barrier();

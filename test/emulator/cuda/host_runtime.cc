@@ -32,7 +32,7 @@ uint32_t exchange_word(uint32_t* address, uint32_t value) {
 
 int barrier_or(int predicate) { return emu::KernelRun::current().barrier_or(predicate); }
 
-uint32_t broadcast(uint32_t value) { return emu::KernelRun::current().broadcast(value); }
+uint32_t broadcast(uint32_t value, uint32_t from) { return emu::KernelRun::current().broadcast(value, from); }
 
 void pause() { emu::KernelRun::current().pause(); }
 

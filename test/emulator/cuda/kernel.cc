@@ -160,9 +160,9 @@ int KernelRun::barrier_or(int predicate) {
   return block.outcome;
 }
 
-uint32_t KernelRun::broadcast(uint32_t value) {
+uint32_t KernelRun::broadcast(uint32_t value, uint32_t from) {
   Block& block = blocks_[thread().block];
-  if (thread().index == 0) block.word = value;
+  if (thread().index == from) block.word = value;
   barrier_or(0);
   return block.word;
 }

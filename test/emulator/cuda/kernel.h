@@ -38,7 +38,7 @@ class KernelRun {
   void store_packet(void* address, Packet packet, shunt::host::Grain grain);
   Packet load_packet(const void* address);
   int barrier_or(int predicate);
-  uint32_t broadcast(uint32_t value);
+  uint32_t broadcast(uint32_t value, uint32_t from);
   void pause();
   void made_progress() { progress_ = true; }
   [[noreturn]] void fault(CUresult code);
@@ -58,7 +58,7 @@ class KernelRun {
     uint32_t barriers = 0;  // passed
     int vote = 0;
     int outcome = 0;
-    uint32_t word = 0;  // what thread 0 broadcasts
+    uint32_t word = 0;  // what is broadcast
   };
   struct Granted {
     uintptr_t begin;
