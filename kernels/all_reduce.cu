@@ -2,11 +2,11 @@
 #include "kernels/all_reduce.cuh"
 #include "kernels/all_reduce_table.h"
 
-#define SHUNT_ENTRY(type, type_name, protocol, protocol_name, ops, ops_name, batch)               \
+#define SHUNT_ENTRY(type, type_name, protocol, protocol_name, variant, variant_name, batch)               \
   extern "C" __global__ void __launch_bounds__(shunt::kMaxDataThreads + shunt::kHeaderThreads, 1) \
-      shunt_all_reduce_##type_name##_##protocol_name##_##ops_name##_##batch(                      \
+      shunt_all_reduce_##type_name##_##protocol_name##_##variant_name##_##batch(                      \
           const __grid_constant__ shunt::AllReduceParams params) {                                \
-    shunt::all_reduce<shunt::DataType::type, shunt::Protocol::protocol, shunt::Ops::ops, batch>(  \
+    shunt::all_reduce<shunt::DataType::type, shunt::Protocol::protocol, shunt::Variant::variant, batch>(  \
         params);                                                                                  \
   }
 

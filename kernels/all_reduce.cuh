@@ -10,7 +10,7 @@
 namespace shunt {
 
 // One lane's part of one call, seen by one data thread. kPeerBatch: peers polled at once.
-template <DataType kType, Protocol kProtocol, Ops kOps, uint32_t kPeerBatch>
+template <DataType kType, Protocol kProtocol, Variant kVariant, uint32_t kPeerBatch>
 class Lane {
  public:
   using C = Codec<kType, kProtocol>;
@@ -44,8 +44,15 @@ class Lane {
     const uint32_t part = part_of(counter, params_.parts) * params_.part_bytes;
     data_ += part;
     from_ += part;
-    // All packets of a thread are sent before it polls the first. Few shapes have more than one.
-    Packet next = C::with_flag(sent_, counter);
+    const Packet sent = C::with_flag(sent_, counter);
+    Wait wait(params_, counter);
+    if constexpr (kVariant == Variant::kFast) {
+      if (thread_ >= packets_) return Stop::kNone;
+      send(thread_, sent);
+      return receive(thread_, own_, wait) ? Stop::kNone : wait.reason();
+    }
+    // All packets of a thread are sent before it polls the first.
+    Packet next = sent;
     for (uint32_t p = thread_; p < packets_;) {
       send(p, next);
       p += threads_;
@@ -53,7 +60,6 @@ class Lane {
       Packet more = own_data(p);
       next = C::encode(more, counter);
     }
-    Wait wait(params_, counter);
     Packet own = own_;
     for (uint32_t p = thread_; p < packets_;) {
       if (!receive(p, own, wait)) return wait.reason();
@@ -71,7 +77,9 @@ class Lane {
     return C::User::load(C::User::place(params_.send, first_ + p, params_.bytes));
   }
   // Of packet p from this thread's first one.
-  SHUNT_DEVICE uint32_t beyond(uint32_t p) const { return (p - thread_) * kPacketBytes; }
+  SHUNT_DEVICE uint32_t beyond(uint32_t p) const {
+    return kVariant == Variant::kFast ? 0 : (p - thread_) * kPacketBytes;
+  }
 
   // This thread's first packet from peer number `index`.
   SHUNT_DEVICE unsigned char* mailbox(uint32_t index) const {
@@ -96,9 +104,9 @@ class Lane {
       add(sum, base, got, own);
       if constexpr (kPeerBatch == 1) break;
     }
-    with_op<kOps>(params_.op, [&](auto op) {
+    with_op<kVariant>(params_.op, [&](auto op) {
       auto to = to_;
-      if (p != thread_) to = C::User::place(params_.recv, first_ + p, params_.bytes);
+      if (kVariant != Variant::kFast && p != thread_) to = C::User::place(params_.recv, first_ + p, params_.bytes);
       C::User::store(to, sum.template result<op()>(params_.ranks));
     });
     return true;
@@ -134,7 +142,7 @@ class Lane {
     const uint32_t own_at = params_.rank - base;  // wraps where an earlier batch had it
     const bool has_own = own_at < here || (last && own_at == here);
     const uint32_t count = here + (has_own ? 1 : 0);
-    with_op<kOps>(params_.op, [&](auto op) {
+    with_op<kVariant>(params_.op, [&](auto op) {
       SHUNT_UNROLL
       for (uint32_t i = 0; i <= kPeerBatch; ++i) {
         if (i >= count) break;
@@ -224,7 +232,7 @@ SHUNT_COLD void zero_flagged_region(const AllReduceParams& params, uint32_t coun
 
 // The block's data threads, then one header warp, whose first thread claims the lane: before anything else
 // it does, since all wait for that.
-template <DataType kType, Protocol kProtocol, Ops kOps, uint32_t kPeerBatch>
+template <DataType kType, Protocol kProtocol, Variant kVariant, uint32_t kPeerBatch>
 SHUNT_DEVICE void all_reduce(const AllReduceParams& params) {
   LaneState* state = lane_state(params, device::block());
   const uint32_t data_threads = device::block_dim() - kHeaderThreads;
@@ -232,7 +240,7 @@ SHUNT_DEVICE void all_reduce(const AllReduceParams& params) {
   Stop reason = Stop::kNone;
   uint32_t counter = kClaimed;
   if (thread < data_threads) {
-    Lane<kType, kProtocol, kOps, kPeerBatch> lane(params, thread, data_threads);
+    Lane<kType, kProtocol, kVariant, kPeerBatch> lane(params, thread, data_threads);
     counter = device::broadcast(0, data_threads);
     if (counter == kClaimed) return;
     reason = lane.run(counter);

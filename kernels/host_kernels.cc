@@ -8,14 +8,14 @@
 namespace shunt::host {
 namespace {
 
-template <DataType kType, Protocol kProtocol, Ops kOps, uint32_t kPeerBatch>
+template <DataType kType, Protocol kProtocol, Variant kVariant, uint32_t kPeerBatch>
 void body(const void* params) {
-  all_reduce<kType, kProtocol, kOps, kPeerBatch>(*static_cast<const AllReduceParams*>(params));
+  all_reduce<kType, kProtocol, kVariant, kPeerBatch>(*static_cast<const AllReduceParams*>(params));
 }
 
-#define SHUNT_ROW(type, type_name, protocol, protocol_name, ops, ops_name, batch)  \
-  {"shunt_all_reduce_" #type_name "_" #protocol_name "_" #ops_name "_" #batch,      \
-   body<DataType::type, Protocol::protocol, Ops::ops, batch>, sizeof(AllReduceParams)},
+#define SHUNT_ROW(type, type_name, protocol, protocol_name, variant, variant_name, batch)  \
+  {"shunt_all_reduce_" #type_name "_" #protocol_name "_" #variant_name "_" #batch,      \
+   body<DataType::type, Protocol::protocol, Variant::variant, batch>, sizeof(AllReduceParams)},
 
 constexpr HostKernel kKernels[] = {SHUNT_KERNELS(SHUNT_ROW)};
 

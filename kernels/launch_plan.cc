@@ -35,9 +35,9 @@ Geometry plan_geometry(uint32_t ranks, size_t cap, const DeviceLimits& limits) {
   return geometry;
 }
 
-std::string kernel_name(DataType type, Protocol protocol, ReduceOp op, uint32_t peer_batch) {
+std::string kernel_name(DataType type, Protocol protocol, Variant variant, uint32_t peer_batch) {
   return std::string("shunt_all_reduce_") + name_of(type) + "_" + name_of(protocol) +
-         (op == ReduceOp::kSum ? "_sum_" : "_any_") + std::to_string(peer_batch);
+         (variant == Variant::kFast ? "_fast_" : "_any_") + std::to_string(peer_batch);
 }
 
 AllReduceParams common_params(const Geometry& geometry, Protocol protocol, uint32_t rank,

@@ -43,13 +43,20 @@ LaunchPlan plan_launch(size_t bytes, DataType type, const DeviceLimits& limits);
 // Mailboxes that hold every call of 1..cap bytes under plan_launch.
 Geometry plan_geometry(uint32_t ranks, size_t cap, const DeviceLimits& limits);
 
-// Kernels are specialised by datatype, protocol, operation (sum, or any) and the number of peers polled at
-// once (1, 3 or 7).
+// Kernels are specialised by datatype, protocol, variant and the number of peers polled at once (1, 3 or 7).
+// kFast: sums with at most one packet a thread, which is nearly every call; short enough to stay in the
+// instruction cache from call to call. kAny: everything.
+enum class Variant : uint32_t { kFast = 0, kAny = 1 };
+inline constexpr uint32_t kVariants = 2;
+constexpr Variant variant_of(const LaunchPlan& plan, ReduceOp op) {
+  return op == ReduceOp::kSum && plan.packets_per_lane <= plan.threads ? Variant::kFast
+                                                                       : Variant::kAny;
+}
 inline constexpr uint32_t kPeerBatches[] = {1, 3, 7};
 constexpr uint32_t peer_batch_for(uint32_t ranks) { return ranks <= 2 ? 1 : ranks <= 4 ? 3 : 7; }
 
-// Entry point in the fat binary, e.g. "shunt_all_reduce_bfloat16_sentinel_sum_1".
-std::string kernel_name(DataType type, Protocol protocol, ReduceOp op, uint32_t peer_batch);
+// Entry point in the fat binary, e.g. "shunt_all_reduce_bfloat16_sentinel_fast_1".
+std::string kernel_name(DataType type, Protocol protocol, Variant variant, uint32_t peer_batch);
 
 // What all calls of `rank` with this protocol have in common. `write[i]`: mailbox (peer i, rank) as this
 // rank addresses it. `slab`, `board`: as the device addresses them.

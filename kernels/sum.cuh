@@ -2,17 +2,14 @@
 #pragma once
 
 #include "kernels/codec.cuh"
+#include "kernels/launch_plan.h"
 
 namespace shunt {
 
-// Which operations a kernel serves: sums have kernels of their own, small enough to stay in the
-// instruction cache from call to call.
-enum class Ops { kSum, kAny };
-
 // Calls f with the operation as a compile-time constant: one branch a packet, not one an element.
-template <Ops kOps, typename F>
+template <Variant kVariant, typename F>
 SHUNT_DEVICE void with_op(uint8_t op, F&& f) {
-  if constexpr (kOps == Ops::kSum) {
+  if constexpr (kVariant == Variant::kFast) {
     f(std::integral_constant<ReduceOp, ReduceOp::kSum>{});
   } else {
     switch (static_cast<ReduceOp>(op)) {

@@ -24,12 +24,12 @@ void load_module(GpuDevice& device) {
   cu::ContextScope current(device.context);
   cu::Module module = nullptr;
   SHUNT_CU(module_load, &module, shunt_fatbin_begin);
-  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
+  for (const Variant variant : {Variant::kFast, Variant::kAny}) {
     for (size_t b = 0; b < std::size(kPeerBatches); ++b) {
       for (uint32_t t = 0; t < kDataTypes; ++t) {
         const auto type = static_cast<DataType>(t);
-        const std::string name = kernel_name(type, protocol_of(type), op, kPeerBatches[b]);
-        cu::Function& kernel = device.kernels[op == ReduceOp::kSum ? 0 : 1][b][t];
+        const std::string name = kernel_name(type, protocol_of(type), variant, kPeerBatches[b]);
+        cu::Function& kernel = device.kernels[static_cast<size_t>(variant)][b][t];
         SHUNT_CU(module_function, &kernel, module, name.c_str());
         // Asking for an attribute loads the function, whatever CUDA_MODULE_LOADING says.
         int registers = 0;
@@ -123,7 +123,7 @@ const GpuDevice& gpu_device(cu::Device ordinal) {
 void load_kernels(const GpuDevice& device) {
   std::lock_guard lock(mutex);
   GpuDevice& own = *devices().at(device.ordinal);
-  if (own.kernels[1][2][kDataTypes - 1] == nullptr) load_module(own);
+  if (own.kernels[kVariants - 1][2][kDataTypes - 1] == nullptr) load_module(own);
 }
 
 NvLink nvlink_between(const unsigned char (&a)[16], const unsigned char (&b)[16]) {

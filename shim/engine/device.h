@@ -15,9 +15,9 @@ struct GpuDevice {
   int compute_major = 0;
   int compute_minor = 0;
   DeviceLimits limits{};
-  // Kernels by [sum, any][index into kPeerBatches][datatype], all loaded: a lazy load behind a spinning kernel
+  // Kernels by [variant][index into kPeerBatches][datatype], all loaded: a lazy load behind a spinning kernel
   // deadlocks.
-  cu::Function kernels[2][3][kDataTypes] = {};
+  cu::Function kernels[kVariants][3][kDataTypes] = {};
 };
 
 // Made when first asked for, without kernels; throws cu::Error. Thread-safe.

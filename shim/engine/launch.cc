@@ -19,7 +19,7 @@ cu::Result launch_all_reduce(const SlabSet& set, const DeviceLimits& limits, con
   params.timeout_ns = timeout_ns;
   void* arguments[] = {&params};
   const cu::Function kernel =
-      set.device().kernels[call.op == ReduceOp::kSum ? 0 : 1][batch_index(params.ranks)]
+      set.device().kernels[static_cast<size_t>(variant_of(plan, call.op))][batch_index(params.ranks)]
                           [static_cast<size_t>(call.type)];
   return cu::api().launch(kernel, plan.lanes, 1, 1, plan.threads + kHeaderThreads, 1, 1, 0, call.stream,
                           arguments, nullptr);

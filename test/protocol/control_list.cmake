@@ -74,12 +74,12 @@ shunt_control_fails(not_claimed wrong-sum --program overlap --calls 2 --seeds 10
 
 # Padding is all ones when it is sent: the reader waits for it for ever.
 shunt_control_edit(padding_all_ones all_reduce.cuh
-  [[      send(p, next);]]
-  [[      const uint32_t left = params_.bytes - (first_ + p) * C::kPayload;
-      if (kProtocol == Protocol::kSentinel && left < sizeof(next)) {
-        memset(reinterpret_cast<unsigned char*>(&next) + left, 0xff, sizeof(next) - left);
-      }
-      send(p, next);]])
+  [[    const Packet sent = C::with_flag(sent_, counter);]]
+  [[    Packet sent = C::with_flag(sent_, counter);
+    const uint32_t left = params_.bytes - (first_ + thread_) * C::kPayload;
+    if (kProtocol == Protocol::kSentinel && thread_ < packets_ && left < sizeof(sent)) {
+      memset(reinterpret_cast<unsigned char*>(&sent) + left, 0xff, sizeof(sent) - left);
+    }]])
 shunt_add_control(padding_all_ones)
 shunt_control_fails(padding_all_ones hang)
 
@@ -113,14 +113,14 @@ shunt_control_fails(one_word_double wrong-sum --types double)
 # The protocol depends on how a rank's own buffer is aligned: ranks look for each other's packets in
 # different places. (With this cap the flagged region has room for every call.)
 shunt_control_edit(by_alignment host_kernels.cc
-  [[all_reduce<kType, kProtocol, kOps, kPeerBatch>(*static_cast<const AllReduceParams*>(params));]]
+  [[all_reduce<kType, kProtocol, kVariant, kPeerBatch>(*static_cast<const AllReduceParams*>(params));]]
   [[AllReduceParams changed = *static_cast<const AllReduceParams*>(params);
   if (kProtocol == Protocol::kSentinel && reinterpret_cast<uintptr_t>(changed.send) % 16 != 0) {
     changed.data_offset = changed.flagged_offset;
     changed.lane_bytes = changed.flagged_lane_bytes;
     changed.packets_per_lane *= 2;
-    return all_reduce<kType, Protocol::kFlagged, kOps, kPeerBatch>(changed);
+    return all_reduce<kType, Protocol::kFlagged, kVariant, kPeerBatch>(changed);
   }
-  all_reduce<kType, kProtocol, kOps, kPeerBatch>(changed);]])
+  all_reduce<kType, kProtocol, kVariant, kPeerBatch>(changed);]])
 shunt_add_control(by_alignment)
 shunt_control_fails(by_alignment hang --cap 256)

@@ -48,7 +48,7 @@ World::World(const Options& options, uint32_t ranks, uint32_t streams_per_rank, 
   for (uint32_t t = 0; t < shunt::kDataTypes; ++t) {
     const auto type = static_cast<shunt::DataType>(t);
     const std::string name =
-        kernel_name(type, protocol_of(type), shunt::ReduceOp::kSum, shunt::peer_batch_for(ranks));
+        kernel_name(type, protocol_of(type), shunt::Variant::kAny, shunt::peer_batch_for(ranks));
     // The negative controls are built with few kernels.
     if (wanted(options, type) && shunt::host::find_kernel(name.c_str()) != nullptr) {
       types_.push_back(type);
@@ -96,7 +96,8 @@ Call World::draw_call(shunt::DataType type, uint64_t count) {
 uint32_t World::record(const Call& call) {
   Recorded recorded{call, rng_.of256(100), {}, {}, slabs_.plan(call), nullptr};
   const std::string name =
-      kernel_name(call.type, recorded.plan.protocol, call.op, shunt::peer_batch_for(ranks()));
+      kernel_name(call.type, recorded.plan.protocol, variant_of(recorded.plan, call.op),
+                  shunt::peer_batch_for(ranks()));
   recorded.kernel = shunt::host::find_kernel(name.c_str());
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     const uint32_t shifts = options_.aligned ? 1 : 16 / size_of(call.type);

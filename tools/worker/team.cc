@@ -97,17 +97,18 @@ std::vector<GraphExec> Team::capture(const std::function<ncclResult_t()>& enqueu
     SHUNT_DRIVER(cuStreamBeginCapture(member.stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   });
   code = enqueue();
-  std::vector<GraphExec> graphs;
+  // Every capture of this thread ends before the first graph is made: that is not allowed while another
+  // stream still captures.
+  std::vector<Graph> captured;
   each([&](size_t, Member& member) {
     CUgraph graph = nullptr;
     const CUresult ended = cuStreamEndCapture(member.stream.get(), &graph);
-    if (code != ncclSuccess) {  // refused: what was captured does not matter
-      const Graph unused(graph);
-      return;
-    }
-    SHUNT_DRIVER(ended);
-    graphs.push_back(instantiate(Graph(graph)));
+    captured.emplace_back(graph);
+    if (code == ncclSuccess) SHUNT_DRIVER(ended);  // if refused, what was captured does not matter
   });
+  std::vector<GraphExec> graphs;
+  if (code != ncclSuccess) return graphs;
+  each([&](size_t i, Member&) { graphs.push_back(instantiate(std::move(captured[i]))); });
   return graphs;
 }
 

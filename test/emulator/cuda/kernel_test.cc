@@ -67,7 +67,7 @@ TEST_CASE("captured kernels keep their parameters") {
 TEST_CASE("launches are checked") {
   Pair pair;
   pair[0].make_current();
-  CUfunction kernel = pair[0].function("shunt_all_reduce_int8_flagged_sum_1");
+  CUfunction kernel = pair[0].function("shunt_all_reduce_int8_flagged_any_1");
   shunt::AllReduceParams params{};
   void* arguments[] = {&params};
   REQUIRE(cuLaunchKernel(kernel, 1, 1, 1, 65, 1, 1, 0, pair[0].stream(), arguments, nullptr) ==
@@ -173,7 +173,7 @@ TEST_CASE("case: first launch behind a waiting kernel", "[.]") {
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const auto begin = std::chrono::steady_clock::now();
   pair[0].make_current();
-  CU(cuFuncLoad(pair[0].function("shunt_all_reduce_int8_flagged_sum_1")));
+  CU(cuFuncLoad(pair[0].function("shunt_all_reduce_int8_flagged_any_1")));
   const auto took = std::chrono::steady_clock::now() - begin;
   aborter.join();
   const char* mode = std::getenv("CUDA_MODULE_LOADING");

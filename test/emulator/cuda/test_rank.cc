@@ -28,7 +28,7 @@ Rank::Rank(int rank, int ranks)
   const uint32_t image[4] = {0xba55ed50};
   CU(cuModuleLoadData(&module_, image));
   kernel_ = function(
-      kernel_name(DataType::kFloat32, Protocol::kSentinel, ReduceOp::kSum, peer_batch_for(ranks_))
+      kernel_name(DataType::kFloat32, Protocol::kSentinel, Variant::kAny, peer_batch_for(ranks_))
           .c_str());
   CU(cuFuncLoad(kernel_));
   CU(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
