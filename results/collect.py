@@ -30,7 +30,10 @@ def distribution():
 
 
 def commit():
-    name = output_of("git", "rev-parse", "HEAD") or os.environ.get("COMMIT", "unknown")
+    """COMMIT names it where the tree came without its history."""
+    name = output_of("git", "rev-parse", "HEAD")
+    if not re.fullmatch("[0-9a-f]{40}", name):
+        return os.environ.get("COMMIT", "unknown")
     return name + (" and uncommitted changes" if output_of("git", "status", "--porcelain") else "")
 
 

@@ -37,7 +37,8 @@ void Group::note_forwarded(Communicator* communicator, cu::Stream stream, ncclRe
     failed_ = true;
     return;
   }
-  if (shunted_.empty()) forwarded_first_ = true;
+  if (!any_forwarded_) shunted_first_ = shunted_.size();
+  any_forwarded_ = true;
   if (communicator == nullptr || !communicator->shunting()) return;
   add_use(*communicator, stream);
   forwarded_.push_back({communicator, stream});
@@ -67,10 +68,10 @@ ncclResult_t Group::join_streams() {
   return result;
 }
 
-ncclResult_t Group::run_shunted() {
+ncclResult_t Group::run_shunted(size_t begin, size_t end) {
   ncclResult_t result = ncclSuccess;
-  for (const Shunted& shunted : shunted_) {
-    if (result == ncclSuccess) result = shunted.communicator->all_reduce(shunted.call);
+  for (size_t i = begin; i < end && result == ncclSuccess; ++i) {
+    result = shunted_[i].communicator->all_reduce(shunted_[i].call);
   }
   return result;
 }
@@ -84,7 +85,8 @@ ncclResult_t Group::finish_forwarded() {
 }
 
 void Group::clear() {
-  failed_ = forwarded_first_ = false;
+  failed_ = any_forwarded_ = false;
+  shunted_first_ = 0;
   shunted_.clear();
   forwarded_.clear();
   uses_.clear();
@@ -101,15 +103,15 @@ ncclResult_t Group::end(NcclLibrary& library) {
   // An error inside the group cancels what was queued; NCCL's End says which.
   const bool cancelled = failed_;
   ncclResult_t ours = cancelled ? ncclSuccess : fork_streams();
-  // In the order of the user's calls where a group cannot be split: another rank may make the same calls
-  // outside a group, and then waits for them in that order.
-  const bool ours_first = !forwarded_first_;
-  if (!cancelled && ours == ncclSuccess && ours_first) ours = run_shunted();
+  // In the order of the user's calls as far as NCCL's group, which cannot be split, allows: another rank may
+  // make the same calls outside a group, and then waits for them in that order.
+  const size_t first = any_forwarded_ ? shunted_first_ : shunted_.size();
+  if (!cancelled && ours == ncclSuccess) ours = run_shunted(0, first);
   const ncclResult_t theirs = library.call<k_ncclGroupEnd>();
   const bool ended = theirs == ncclSuccess || theirs == ncclInProgress;
   if (!cancelled && ended && ours == ncclSuccess) {
     ours = finish_forwarded();
-    if (ours == ncclSuccess && !ours_first) ours = run_shunted();
+    if (ours == ncclSuccess) ours = run_shunted(first, shunted_.size());
     if (ours == ncclSuccess) ours = join_streams();
   }
   const std::vector<Maker> makers = std::move(makers_);

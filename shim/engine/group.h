@@ -49,7 +49,7 @@ class Group {
     Communicator* communicator;
     cu::Stream stream;
   };
-  ncclResult_t run_shunted();
+  ncclResult_t run_shunted(size_t begin, size_t end);
   ncclResult_t finish_forwarded();
   ncclResult_t fork_streams();
   ncclResult_t join_streams();
@@ -58,7 +58,8 @@ class Group {
 
   int depth_ = 0;
   bool failed_ = false;
-  bool forwarded_first_ = false;  // the first operation in the group was forwarded
+  bool any_forwarded_ = false;
+  size_t shunted_first_ = 0;  // shunted calls that came before the first forwarded operation
   std::vector<Shunted> shunted_;
   std::vector<Use> forwarded_;
   std::vector<Use> uses_;  // every (communicator, stream) once
