@@ -2,21 +2,22 @@
 #include "shim/engine_interface.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
 #include "shim/engine/log.h"
 #include "shim/engine/nccl_library.h"
 #include "shim/engine/process_settings.h"
-#include "shim/engine/watch.h"
 #include "shim/engine/wrappers.h"
 
 namespace shunt {
 namespace {
 
+pid_t owner = 0;  // a forked child did not make the calls that it inherits the counts of
+
 void at_exit() {
-  Watchdog::get().look_at_all();  // a kernel that trapped just now has said why
-  if (!process_settings().stats) return;
+  if (!process_settings().stats || getpid() != owner) return;
   const Counters count = counters();
   log_stats_line(format("shunted=%llu forwarded=%llu communicators=%llu", count.shunted,
                         count.forwarded, count.communicators));
@@ -51,6 +52,7 @@ constexpr Engine kEngine{kEngineAbi, wrappers_of, warn};
 extern "C" __attribute__((visibility("default"))) const shunt::Engine* shunt_engine() {
   static const bool once = [] {
     shunt::process_settings();
+    shunt::owner = getpid();
     std::atexit(shunt::at_exit);
     return true;
   }();

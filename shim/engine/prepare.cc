@@ -285,7 +285,10 @@ ncclResult_t prepare(std::span<const std::shared_ptr<Communicator>> locals) noex
                       : first.ranks() == 1                           ? "one rank"
                                                                      : nullptr;
     if (why != nullptr) {
-      if (first.rank() == 0) {
+      // A communicator that is not ready does not tell its ranks; one rank is no news.
+      if (!first.blocking()) {
+        log_info("communicator %s: off: %s", first.key().c_str(), why);
+      } else if (first.rank() == 0) {
         (first.ranks() == 1 ? log_debug : log_info)("communicator %s of %d ranks: off: %s",
                                                     first.key().c_str(), first.ranks(), why);
       }

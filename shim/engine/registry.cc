@@ -12,7 +12,7 @@ namespace {
 using Key = std::pair<const NcclLibrary*, ncclComm_t>;
 
 // Removed communicators that other threads may still hold by pointer, oldest first.
-constexpr size_t kRemembered = 64;
+constexpr size_t kRemembered = 8;
 
 std::atomic<uint64_t> epoch{1};  // changes with the map; what a thread remembers is of one epoch
 

@@ -193,6 +193,9 @@ std::vector<std::unique_ptr<SlabSet>> SlabPool::reserve(const GpuDevice& device,
                                                         uint32_t ranks) {
   std::vector<std::unique_ptr<SlabSet>> reserved;
   std::lock_guard lock(state_.mutex);
+  // By id: ranks that destroyed their communicators in different order must offer the same ones.
+  std::sort(state_.free.begin(), state_.free.end(),
+            [](const auto& a, const auto& b) { return a->id() < b->id(); });
   for (auto& set : state_.free) {
     if (reserved.size() < kPoolOffers && &set->device() == &device && set->rank() == rank &&
         set->geometry().ranks == ranks) {

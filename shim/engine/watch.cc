@@ -1,6 +1,10 @@
 #include "shim/engine/watch.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
 #include <mutex>
+#include <shared_mutex>
 #include <thread>
 #include <vector>
 
@@ -14,6 +18,11 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr auto kPeriod = milliseconds(50);
+
+// Shared by whoever touches boards, taken alone when the driver is about to unmap them.
+std::shared_mutex boards_mutex;
+bool boards_gone = false;
+
 // A kernel repeats its report about once a millisecond; time-sliced GPUs may pause it for much longer.
 constexpr auto kForget = seconds(2);
 // Frameworks get this long to notice ncclRemoteError and abort by themselves.
@@ -45,10 +54,17 @@ Watch::Watch(std::string name, HostBoard* board, uint32_t rank, std::unique_ptr<
       timeout_seconds_(timeout_seconds) {}
 
 void Watch::order(HostOrder order) {
+  std::shared_lock lock(boards_mutex);
+  if (!boards_gone) give_order(order);
+}
+
+void Watch::give_order(HostOrder order) {
   __atomic_store_n(&board_->order, static_cast<uint32_t>(order), __ATOMIC_RELEASE);
 }
 
 void Watch::look(Clock::time_point now) {
+  std::shared_lock lock(boards_mutex);
+  if (boards_gone) return;
   if (looking_.test_and_set(std::memory_order_acquire)) return;  // another thread is at it
   look_at_faults();
   uint32_t missing = 0, waiting = 0;
@@ -97,7 +113,7 @@ void Watch::report(const Lane& longest, uint32_t missing, uint32_t lanes, double
             lanes == 1 ? "" : "s", trap ? "; stopping this process's GPU work (SHUNT_TIMEOUT)" : "");
   if (!trap) return;
   failed_.store(true, std::memory_order_relaxed);
-  order(HostOrder::kTrap);
+  give_order(HostOrder::kTrap);
 }
 
 void Watch::look_at_faults() {
@@ -126,7 +142,7 @@ void Watch::look_at_faults() {
 // look that saw it dead.
 void Watch::look_at_dead(uint32_t reported, uint32_t missing, Clock::time_point now) {
   if (trap_at_.has_value()) {
-    if (now >= *trap_at_) order(HostOrder::kTrap);
+    if (now >= *trap_at_) give_order(HostOrder::kTrap);
     return;
   }
   const uint32_t dead = peers_->dead_ranks();
@@ -170,6 +186,14 @@ void Watchdog::add(std::shared_ptr<Watch> watch) {
       look_at_all();
     }
   }).detach();
+  // Registered now, after the driver was initialised, so that it runs before the driver's own handler.
+  static const pid_t owner = getpid();
+  std::atexit([] {
+    if (getpid() != owner) return;  // a forked child has neither the boards nor the thread
+    get().look_at_all();
+    std::unique_lock alone(boards_mutex);
+    boards_gone = true;
+  });
 }
 
 void Watchdog::remove(const Watch* watch) {

@@ -1,6 +1,7 @@
 // Watches the kernels of all shunting communicators from the host: who waits for whom, for how long, and
 // what went wrong. One background thread, started when the first communicator shunts; it reads pinned
-// memory and process descriptors and makes no CUDA call.
+// memory and process descriptors and makes no CUDA call. When the program exits, boards are looked at once
+// more and then never again: the driver unmaps them.
 #pragma once
 
 #include <atomic>
@@ -36,6 +37,7 @@ class Watch {
     Clock::time_point seen{};
     uint32_t missing = 0;  // bit r: waits for rank r
   };
+  void give_order(HostOrder order);
   void look_at_faults();
   void look_at_dead(uint32_t reported, uint32_t missing, Clock::time_point now);
   void report(const Lane& longest, uint32_t missing, uint32_t lanes, double seconds, bool trap);
@@ -61,7 +63,7 @@ class Watchdog {
   static Watchdog& get();
   void add(std::shared_ptr<Watch> watch);  // starts the thread if there is none
   void remove(const Watch* watch);
-  void look_at_all();  // also called when the program exits, so that no line is lost
+  void look_at_all();
 
  private:
   struct State;
