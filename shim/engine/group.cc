@@ -46,24 +46,13 @@ void Group::note_forwarded(Communicator* communicator, cu::Stream stream, ncclRe
 
 // NCCL joins all streams of a communicator in a group: each operation of the group follows what was on any
 // of them, and what comes later on any of them follows the whole group.
-ncclResult_t Group::fork_streams() {
+ncclResult_t Group::for_shared_streams(ncclResult_t (Communicator::*action)(cu::Stream) noexcept) {
   ncclResult_t result = ncclSuccess;
   for (const Use& use : uses_) {
     const auto streams = std::count_if(uses_.begin(), uses_.end(), [&](const Use& other) {
       return other.communicator == use.communicator;
     });
-    if (streams > 1 && result == ncclSuccess) result = use.communicator->extend(use.stream);
-  }
-  return result;
-}
-
-ncclResult_t Group::join_streams() {
-  ncclResult_t result = ncclSuccess;
-  for (const Use& use : uses_) {
-    const auto streams = std::count_if(uses_.begin(), uses_.end(), [&](const Use& other) {
-      return other.communicator == use.communicator;
-    });
-    if (streams > 1 && result == ncclSuccess) result = use.communicator->join(use.stream);
+    if (streams > 1 && result == ncclSuccess) result = (use.communicator->*action)(use.stream);
   }
   return result;
 }
@@ -102,7 +91,7 @@ ncclResult_t Group::end(NcclLibrary& library) {
   depth_ = 0;
   // An error inside the group cancels what was queued; NCCL's End says which.
   const bool cancelled = failed_;
-  ncclResult_t ours = cancelled ? ncclSuccess : fork_streams();
+  ncclResult_t ours = cancelled ? ncclSuccess : for_shared_streams(&Communicator::extend);
   // In the order of the user's calls as far as NCCL's group, which cannot be split, allows: another rank may
   // make the same calls outside a group, and then waits for them in that order.
   const size_t first = any_forwarded_ ? shunted_first_ : shunted_.size();
@@ -112,7 +101,7 @@ ncclResult_t Group::end(NcclLibrary& library) {
   if (!cancelled && ended && ours == ncclSuccess) {
     ours = finish_forwarded();
     if (ours == ncclSuccess) ours = run_shunted(first, shunted_.size());
-    if (ours == ncclSuccess) ours = join_streams();
+    if (ours == ncclSuccess) ours = for_shared_streams(&Communicator::join);
   }
   const std::vector<Maker> makers = std::move(makers_);
   clear();

@@ -51,8 +51,8 @@ class Group {
   };
   ncclResult_t run_shunted(size_t begin, size_t end);
   ncclResult_t finish_forwarded();
-  ncclResult_t fork_streams();
-  ncclResult_t join_streams();
+  // For each stream of each communicator that has several in this group.
+  ncclResult_t for_shared_streams(ncclResult_t (Communicator::*action)(cu::Stream) noexcept);
   void add_use(Communicator& communicator, cu::Stream stream);
   void clear();
 
