@@ -29,7 +29,9 @@ void Group::add_use(Communicator& communicator, cu::Stream stream) {
 
 void Group::queue(Communicator& communicator, const AllReduceCall& call) {
   add_use(communicator, call.stream);
-  shunted_.push_back({&communicator, call});
+  const bool first = std::find(forwarded_on_.begin(), forwarded_on_.end(), communicator.device()) ==
+                     forwarded_on_.end();
+  shunted_.push_back({&communicator, call, first});
 }
 
 void Group::note_forwarded(Communicator* communicator, cu::Stream stream, ncclResult_t result) {
@@ -37,9 +39,9 @@ void Group::note_forwarded(Communicator* communicator, cu::Stream stream, ncclRe
     failed_ = true;
     return;
   }
-  if (!any_forwarded_) shunted_first_ = shunted_.size();
-  any_forwarded_ = true;
-  if (communicator == nullptr || !communicator->shunting()) return;
+  if (communicator == nullptr) return;
+  forwarded_on_.push_back(communicator->device());
+  if (!communicator->shunting()) return;
   add_use(*communicator, stream);
   forwarded_.push_back({communicator, stream});
 }
@@ -57,10 +59,12 @@ ncclResult_t Group::for_shared_streams(ncclResult_t (Communicator::*action)(cu::
   return result;
 }
 
-ncclResult_t Group::run_shunted(size_t begin, size_t end) {
+ncclResult_t Group::run_shunted(bool first) {
   ncclResult_t result = ncclSuccess;
-  for (size_t i = begin; i < end && result == ncclSuccess; ++i) {
-    result = shunted_[i].communicator->all_reduce(shunted_[i].call);
+  for (const Shunted& shunted : shunted_) {
+    if (shunted.first == first && result == ncclSuccess) {
+      result = shunted.communicator->all_reduce(shunted.call);
+    }
   }
   return result;
 }
@@ -74,8 +78,8 @@ ncclResult_t Group::finish_forwarded() {
 }
 
 void Group::clear() {
-  failed_ = any_forwarded_ = false;
-  shunted_first_ = 0;
+  failed_ = false;
+  forwarded_on_.clear();
   shunted_.clear();
   forwarded_.clear();
   uses_.clear();
@@ -93,14 +97,14 @@ ncclResult_t Group::end(NcclLibrary& library) {
   const bool cancelled = failed_;
   ncclResult_t ours = cancelled ? ncclSuccess : for_shared_streams(&Communicator::extend);
   // In the order of the user's calls as far as NCCL's group, which cannot be split, allows: another rank may
-  // make the same calls outside a group, and then waits for them in that order.
-  const size_t first = any_forwarded_ ? shunted_first_ : shunted_.size();
-  if (!cancelled && ours == ncclSuccess) ours = run_shunted(0, first);
+  // make the same calls outside a group, and then waits for them in that order. Device by device: one
+  // thread's group holds the calls of several ranks, one rank's after the other's.
+  if (!cancelled && ours == ncclSuccess) ours = run_shunted(true);
   const ncclResult_t theirs = library.call<k_ncclGroupEnd>();
   const bool ended = theirs == ncclSuccess || theirs == ncclInProgress;
   if (!cancelled && ended && ours == ncclSuccess) {
     ours = finish_forwarded();
-    if (ours == ncclSuccess) ours = run_shunted(first, shunted_.size());
+    if (ours == ncclSuccess) ours = run_shunted(false);
     if (ours == ncclSuccess) ours = for_shared_streams(&Communicator::join);
   }
   const std::vector<Maker> makers = std::move(makers_);

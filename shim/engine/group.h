@@ -36,6 +36,7 @@ class Group {
   }
 
   void queue(Communicator& communicator, const AllReduceCall& call);
+  // `communicator`: null if unknown.
   void note_forwarded(Communicator* communicator, cu::Stream stream, ncclResult_t result);
   void note_failure() { failed_ = true; }
   void queue_maker(Maker maker) { makers_.push_back(std::move(maker)); }
@@ -44,12 +45,13 @@ class Group {
   struct Shunted {
     Communicator* communicator;
     AllReduceCall call;
+    bool first;  // before any forwarded operation of the group on its device
   };
   struct Use {
     Communicator* communicator;
     cu::Stream stream;
   };
-  ncclResult_t run_shunted(size_t begin, size_t end);
+  ncclResult_t run_shunted(bool first);
   ncclResult_t finish_forwarded();
   // For each stream of each communicator that has several in this group.
   ncclResult_t for_shared_streams(ncclResult_t (Communicator::*action)(cu::Stream) noexcept);
@@ -58,8 +60,7 @@ class Group {
 
   int depth_ = 0;
   bool failed_ = false;
-  bool any_forwarded_ = false;
-  size_t shunted_first_ = 0;  // shunted calls that came before the first forwarded operation
+  std::vector<cu::Device> forwarded_on_;  // devices with forwarded operations in this group
   std::vector<Shunted> shunted_;
   std::vector<Use> forwarded_;
   std::vector<Use> uses_;  // every (communicator, stream) once

@@ -22,7 +22,7 @@ ncclResult_t forward(NcclLibrary& library, ncclComm_t handle, cudaStream_t strea
   Group& group = Group::of(library);
   if (communicator == nullptr || !communicator->shunting()) {
     const ncclResult_t result = real();
-    if (group.open()) group.note_forwarded(nullptr, nullptr, result);
+    if (group.open()) group.note_forwarded(communicator, stream, result);
     return result;
   }
   StreamOrder::Place place;
