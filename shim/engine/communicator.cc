@@ -20,11 +20,16 @@ Communicator::Communicator(NcclLibrary& library, ncclComm_t handle, std::string 
   if (library.comm_user_rank(handle, &rank_) != ncclSuccess ||
       library.comm_count(handle, &ranks_) != ncclSuccess ||
       library.comm_cu_device(handle, &device_) != ncclSuccess) {
-    throw cu::Error("the new communicator does not tell its rank", -1);
+    blocking_ = false;
   }
 }
 
 Communicator::~Communicator() { retire(); }
+
+void Communicator::open() {
+  cu::ContextScope current(gpu_device(device_).context);
+  order_.open();
+}
 
 void Communicator::adopt(const Verdict& verdict, std::unique_ptr<SlabSet> set,
                          std::shared_ptr<Watch> watch) {
@@ -32,8 +37,6 @@ void Communicator::adopt(const Verdict& verdict, std::unique_ptr<SlabSet> set,
   set_ = std::move(set);
   watch_ = std::move(watch);
   if (verdict_.shunt) {
-    cu::ContextScope current(set_->device().context);
-    order_.open();
     Watchdog::get().add(watch_);
     shunting_communicators.fetch_add(1);
   }
@@ -57,6 +60,7 @@ ncclResult_t Communicator::all_reduce(const AllReduceCall& call) noexcept {
   if (const ncclResult_t failed = failure(); failed != ncclSuccess) return failed;
   try {
     std::lock_guard lock(mutex_);
+    if (retired()) return ncclInvalidUsage;
     cu::ContextScope current(set_->device().context);
     StreamOrder::Place place;
     cu::Result result = order_.before(call.stream, place);
@@ -74,6 +78,7 @@ ncclResult_t Communicator::before_forwarded(cu::Stream stream, StreamOrder::Plac
   if (const ncclResult_t failed = failure(); failed != ncclSuccess) return failed;
   try {
     std::lock_guard lock(mutex_);
+    if (retired()) return ncclInvalidUsage;
     cu::ContextScope current(set_->device().context);
     return to_nccl(order_.before(stream, place), kOrdering);
   } catch (const cu::Error& error) {
@@ -86,6 +91,7 @@ ncclResult_t Communicator::after_forwarded(cu::Stream stream,
   if (!shunting()) return ncclSuccess;
   try {
     std::lock_guard lock(mutex_);
+    if (retired()) return ncclInvalidUsage;
     cu::ContextScope current(set_->device().context);
     return to_nccl(order_.after(stream, place), kOrdering);
   } catch (const cu::Error& error) {
@@ -116,7 +122,7 @@ void Communicator::drain() noexcept {
   if (!shunting()) return;
   try {
     cu::RelaxedCaptureScope relaxed;
-    cu::ContextScope current(set_->device().context);
+    cu::ContextScope current(gpu_device(device_).context);
     while (!aborted() && failure() == ncclSuccess && order_.poll() == cu::kNotReady) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }

@@ -17,7 +17,7 @@ namespace shunt {
 class Communicator {
  public:
   // `key`: equal for all local ranks of one communicator and for no other. `blocking`: false where the
-  // communicator was configured so; it is then forwarded for ever.
+  // communicator was configured so, or does not tell its rank; it is then forwarded for ever.
   Communicator(NcclLibrary& library, ncclComm_t handle, std::string key, bool blocking);
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -34,6 +34,8 @@ class Communicator {
 
   static unsigned long long ever_shunting();  // how many communicators of this process came to shunt
 
+  // What later calls need and may fail: before the rounds, so that a rank that cannot have it can say so.
+  void open();
   // The end of preparing: from here on calls may be shunted.
   void adopt(const Verdict& verdict, std::unique_ptr<SlabSet> set, std::shared_ptr<Watch> watch);
   bool shunting() const { return shunting_.load(std::memory_order_acquire); }
@@ -60,13 +62,15 @@ class Communicator {
   void retire() noexcept;
 
  private:
+  // Destroyed or aborted, while this call was on its way (mutex_ is held).
+  bool retired() const { return set_ == nullptr || aborted(); }
   // What the caller gets; logs an error. `what`: was being done.
   ncclResult_t to_nccl(cu::Result result, const char* what) const noexcept;
 
   NcclLibrary& library_;
   const ncclComm_t handle_;
   const std::string key_;
-  const bool blocking_;
+  bool blocking_;
   int rank_ = 0;
   int ranks_ = 1;
   cu::Device device_ = 0;

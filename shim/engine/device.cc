@@ -50,9 +50,9 @@ std::unique_ptr<GpuDevice> open_device(cu::Device ordinal) {
   const auto threads = static_cast<uint32_t>(attribute(ordinal, cu::kAttributeMaxThreadsPerBlock));
   const auto processors =
       static_cast<uint32_t>(attribute(ordinal, cu::kAttributeMultiprocessorCount));
-  if (threads < 32 + kHeaderThreads) throw cu::Error("blocks of this GPU are too small", -1);
-  device->limits.max_threads =
-      std::min(device->limits.max_threads, (threads - kHeaderThreads) / 32 * 32);
+  // 0 where its blocks are too small; load_kernels then refuses.
+  device->limits.max_threads = std::min(
+      device->limits.max_threads, (threads - std::min(threads, kHeaderThreads)) / 32 * 32);
   // All lanes of a call must be able to run at once beside the user's kernels.
   device->limits.max_lanes = std::clamp(processors, 1u, device->limits.max_lanes);
   return device;
@@ -123,6 +123,7 @@ const GpuDevice& gpu_device(cu::Device ordinal) {
 void load_kernels(const GpuDevice& device) {
   std::lock_guard lock(mutex);
   GpuDevice& own = *devices().at(device.ordinal);
+  if (own.limits.max_threads == 0) throw cu::Error("blocks of this GPU are too small", -1);
   if (own.kernels[kVariants - 1][2][kDataTypes - 1] == nullptr) load_module(own);
 }
 

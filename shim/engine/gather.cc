@@ -34,14 +34,12 @@ void Gatherer::exchange(const unsigned char* mine, size_t bytes, unsigned char* 
     }
     // The real calls, never our wrappers: a group of this thread may not be counted as the user's.
     if (locals_.size() > 1) nccl_check(library, library.call<k_ncclGroupStart>(), "ncclGroupStart");
-    for (LocalRank& local : locals_) {
-      cu::ContextScope current(local.device->context);
-      void* at = reinterpret_cast<void*>(local.scratch->device());
-      nccl_check(library,
-                 library.call<k_ncclAllReduce>(
-                     static_cast<const void*>(at), at, total, ncclUint8, ncclMax,
-                     local.communicator->handle(), local.stream->get()),
-                 "ncclAllReduce");
+    try {
+      enqueue_all(total);
+    } catch (...) {
+      // A group left open would swallow every later call of this thread.
+      if (locals_.size() > 1) (void)library.call<k_ncclGroupEnd>();
+      throw;
     }
     if (locals_.size() > 1) nccl_check(library, library.call<k_ncclGroupEnd>(), "ncclGroupEnd");
     for (LocalRank& local : locals_) {
@@ -68,13 +66,27 @@ std::string Gatherer::dead_text(uint32_t dead) const {
   return text;
 }
 
+void Gatherer::enqueue_all(size_t total) {
+  const NcclLibrary& library = locals_[0].communicator->library();
+  for (LocalRank& local : locals_) {
+    if (local.communicator->aborted()) throw GatherFailed{ncclInvalidUsage, "aborted"};
+    cu::ContextScope current(local.device->context);
+    void* at = reinterpret_cast<void*>(local.scratch->device());
+    nccl_check(library,
+               library.call<k_ncclAllReduce>(
+                   static_cast<const void*>(at), at, total, ncclUint8, ncclMax,
+                   local.communicator->handle(), local.stream->get()),
+               "ncclAllReduce");
+  }
+}
+
 void Gatherer::wait(const char* round) {
   const auto start = Clock::now();
   bool reported = false;
   for (uint32_t turn = 0;; ++turn) {
     bool idle = true;
     for (LocalRank& local : locals_) {
-      if (local.communicator->aborted()) throw GatherFailed{ncclSuccess, "aborted"};
+      if (local.communicator->aborted()) throw GatherFailed{ncclInvalidUsage, "aborted"};
       cu::ContextScope current(local.device->context);
       idle = local.stream->idle() && idle;
     }

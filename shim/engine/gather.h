@@ -52,6 +52,7 @@ class Gatherer {
 
  private:
   void exchange(const unsigned char* mine, size_t bytes, unsigned char* table, const char* round);
+  void enqueue_all(size_t total);
   void wait(const char* round);
   std::string dead_text(uint32_t dead) const;
 

@@ -36,7 +36,7 @@ void Group::queue(Communicator& communicator, const AllReduceCall& call) {
 
 void Group::note_forwarded(Communicator* communicator, cu::Stream stream, ncclResult_t result) {
   if (result != ncclSuccess && result != ncclInProgress) {
-    failed_ = true;
+    note_failure(result);
     return;
   }
   if (communicator == nullptr) return;
@@ -78,7 +78,7 @@ ncclResult_t Group::finish_forwarded() {
 }
 
 void Group::clear() {
-  failed_ = false;
+  failed_ = ncclSuccess;
   forwarded_on_.clear();
   shunted_.clear();
   forwarded_.clear();
@@ -94,7 +94,8 @@ ncclResult_t Group::end(NcclLibrary& library) {
   }
   depth_ = 0;
   // An error inside the group cancels what was queued; NCCL's End says which.
-  const bool cancelled = failed_;
+  const ncclResult_t failed = failed_;
+  const bool cancelled = failed != ncclSuccess;
   ncclResult_t ours = cancelled ? ncclSuccess : for_shared_streams(&Communicator::extend);
   // In the order of the user's calls as far as NCCL's group, which cannot be split, allows: another rank may
   // make the same calls outside a group, and then waits for them in that order. Device by device: one
@@ -107,9 +108,13 @@ ncclResult_t Group::end(NcclLibrary& library) {
     if (ours == ncclSuccess) ours = run_shunted(false);
     if (ours == ncclSuccess) ours = for_shared_streams(&Communicator::join);
   }
-  const std::vector<Maker> makers = std::move(makers_);
+  std::vector<Maker> makers = std::move(makers_);
   clear();
   if (!ended) return theirs;
+  if (cancelled) return failed;  // an error that NCCL has not seen
+  if (theirs == ncclInProgress) {
+    for (Maker& maker : makers) maker.blocking = false;
+  }
   if (ours == ncclSuccess && !makers.empty()) ours = finish_makers(library, makers);
   return ours != ncclSuccess ? ours : theirs;
 }

@@ -38,7 +38,9 @@ class Group {
   void queue(Communicator& communicator, const AllReduceCall& call);
   // `communicator`: null if unknown.
   void note_forwarded(Communicator* communicator, cu::Stream stream, ncclResult_t result);
-  void note_failure() { failed_ = true; }
+  void note_failure(ncclResult_t result) {
+    if (failed_ == ncclSuccess) failed_ = result;
+  }
   void queue_maker(Maker maker) { makers_.push_back(std::move(maker)); }
 
  private:
@@ -59,7 +61,7 @@ class Group {
   void clear();
 
   int depth_ = 0;
-  bool failed_ = false;
+  ncclResult_t failed_ = ncclSuccess;  // the first error of a call in this group
   std::vector<cu::Device> forwarded_on_;  // devices with forwarded operations in this group
   std::vector<Shunted> shunted_;
   std::vector<Use> forwarded_;

@@ -93,6 +93,7 @@ void Preparation::open_locals() {
         std::make_unique<Scratch>(*local.device, ranks * Gatherer::kMaxRecord, true);
     try {
       load_kernels(*local.device);
+      comms_[i]->open();
     } catch (const cu::Error& error) {
       errors_[i] = std::string("kernels: ") + error.what();
     }
@@ -115,7 +116,12 @@ std::vector<Facts> Preparation::gather_facts(Gatherer& gatherer) {
     local.reserved = SlabPool::get().reserve(*local.device, local.rank(),
                                              static_cast<uint32_t>(local.communicator->ranks()));
     for (size_t s = 0; s < local.reserved.size(); ++s) {
-      facts.free_set_states[s] = local.reserved[s]->clean_state(local.stream->get());
+      try {
+        facts.free_set_states[s] = local.reserved[s]->clean_state(local.stream->get());
+      } catch (const cu::Error& error) {
+        facts.free_set_states[s] = 0;  // not offered
+        log_debug("a free slab set: %s", error.what());
+      }
       facts.free_sets[s] = facts.free_set_states[s] != 0 ? local.reserved[s]->id() : 0;
     }
     if (!errors_[i].empty()) {
@@ -295,6 +301,11 @@ ncclResult_t prepare(std::span<const std::shared_ptr<Communicator>> locals) noex
       return ncclSuccess;
     }
     return Preparation(locals).run();
+  } catch (const cu::Error& error) {
+    // No driver, or one that lacks a function: the same on every rank of this machine, so nobody waits.
+    const bool driver = error.code == -1;
+    log_warning("communicator %s: off: preparing failed: %s", first.key().c_str(), error.what());
+    return driver ? ncclSuccess : ncclUnhandledCudaError;
   } catch (const std::exception& error) {
     log_error("communicator %s: preparing failed: %s", first.key().c_str(), error.what());
     return ncclSystemError;

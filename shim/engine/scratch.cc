@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 #include <vector>
 
 namespace shunt {
@@ -27,17 +28,23 @@ bool take(const GpuDevice& device, size_t bytes, Scratch::Blocks& out) {
 
 }  // namespace
 
-Scratch::Scratch(const GpuDevice& device, size_t bytes, bool optional_device) {
+Scratch::Scratch(const GpuDevice& device, size_t bytes, bool needed) {
   if (take(device, bytes, blocks_)) return;
   cu::ContextScope current(device.context);
   blocks_.owner = &device;
   blocks_.bytes = bytes;
   void* host = nullptr;
-  SHUNT_CU(host_alloc, &host, bytes, cu::kHostAllocPortable | cu::kHostAllocDeviceMap);
-  blocks_.host = static_cast<unsigned char*>(host);
+  const cu::Result pinned =
+      cu::api().host_alloc(&host, bytes, cu::kHostAllocPortable | cu::kHostAllocDeviceMap);
+  if (!needed) cu::check(pinned, "cuMemHostAlloc");
   const cu::Result result = cu::api().mem_alloc(&blocks_.device, bytes);
+  if (pinned != cu::kSuccess) {
+    cu::check(result, "cuMemAlloc");
+    host = operator new(bytes);
+  }
+  blocks_.host = static_cast<unsigned char*>(host);
   if (result == cu::kSuccess) return;
-  if (!optional_device) {
+  if (!needed) {
     cu::api().host_free(host);
     cu::check(result, "cuMemAlloc");
   }

@@ -8,9 +8,10 @@ namespace shunt {
 
 class Scratch {
  public:
-  // `bytes` of device memory and as much pinned memory; throws cu::Error. `optional_device`: where device
-  // memory has run out, device() is the device's address of the pinned memory instead.
-  Scratch(const GpuDevice& device, size_t bytes, bool optional_device = false);
+  // `bytes` of device memory and as much pinned memory; throws cu::Error. `needed`: without it this rank
+  // could not even say no. Then pageable memory will do where pinned memory has run out, and where device
+  // memory has, device() is the device's address of the pinned memory.
+  Scratch(const GpuDevice& device, size_t bytes, bool needed = false);
   ~Scratch();
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;

@@ -61,7 +61,10 @@ SlabSet::SlabSet(const GpuDevice& device, const Geometry& geometry, uint32_t ran
   SHUNT_CU(host_alloc, &page, sizeof(HostBoard), cu::kHostAllocPortable | cu::kHostAllocDeviceMap);
   board_ = new (page) HostBoard{};
   SHUNT_CU(host_device_pointer, &board_on_device_, page, 0);
-  SHUNT_CU(mem_alloc, &slab_, bytes_);
+  if (const cu::Result result = cu::api().mem_alloc(&slab_, bytes_); result != cu::kSuccess) {
+    cu::api().host_free(page);
+    cu::check(result, cu::Names::mem_alloc);
+  }
 
   fill(slab_, 0, bytes_, stream);
   std::vector<LaneState> lanes(geometry.lanes, LaneState{kFirstCounter, {}});

@@ -3,8 +3,9 @@
 namespace shunt {
 
 StreamOrder::~StreamOrder() {
-  for (const Last* last : {&eager_, &captured_}) {
-    if (last->event != nullptr) cu::api().event_destroy(last->event);
+  if (eager_.event != nullptr) cu::api().event_destroy(eager_.event);
+  for (const Last& last : captured_) {
+    if (last.event != nullptr) cu::api().event_destroy(last.event);
   }
 }
 
@@ -24,6 +25,17 @@ cu::Result StreamOrder::locate(cu::Stream stream, Place& place) const {
   return cu::kSuccess;
 }
 
+StreamOrder::Last& StreamOrder::last_for(const Place& place) {
+  if (!place.capturing) return eager_;
+  for (Last& last : captured_) {
+    if (last.place.capturing && last.place.capture == place.capture) return last;
+  }
+  Last& oldest = captured_[next_capture_++ % kCaptures];
+  oldest.valid = false;
+  oldest.place = place;
+  return oldest;
+}
+
 cu::Result StreamOrder::before(cu::Stream stream, Place& place) {
   const cu::Result result = locate(stream, place);
   if (result != cu::kSuccess) return result;
@@ -35,9 +47,8 @@ cu::Result StreamOrder::before(cu::Stream stream, Place& place) {
 }
 
 void StreamOrder::open() {
-  for (Last* last : {&eager_, &captured_}) {
-    SHUNT_CU(event_create, &last->event, cu::kEventDisableTiming);
-  }
+  SHUNT_CU(event_create, &eager_.event, cu::kEventDisableTiming);
+  for (Last& last : captured_) SHUNT_CU(event_create, &last.event, cu::kEventDisableTiming);
 }
 
 cu::Result StreamOrder::after(cu::Stream stream, const Place& place) {

@@ -41,10 +41,13 @@ class StreamOrder {
     bool valid = false;
   };
   cu::Result locate(cu::Stream stream, Place& place) const;
-  Last& last_for(const Place& place) { return place.capturing ? captured_ : eager_; }
+  Last& last_for(const Place& place);
 
+  // Captures that are under way at once; with more, the oldest one's order is lost.
+  static constexpr size_t kCaptures = 4;
   Last eager_;
-  Last captured_;
+  Last captured_[kCaptures];
+  size_t next_capture_ = 0;
 };
 
 }  // namespace shunt

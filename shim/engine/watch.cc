@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <shared_mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -67,6 +69,9 @@ void Watch::look(Clock::time_point now) {
   if (boards_gone) return;
   if (looking_.test_and_set(std::memory_order_acquire)) return;  // another thread is at it
   look_at_faults();
+  // While this process was stopped its GPU went on: that time was nobody's fault.
+  if (now - last_look_ > kForget) std::fill(std::begin(lanes_), std::end(lanes_), Lane{});
+  last_look_ = now;
   uint32_t missing = 0, waiting = 0;
   uint32_t reported = 0;  // ranks that are waited for in reports that came since the last look
   const Lane* longest = nullptr;
@@ -180,6 +185,16 @@ void Watchdog::add(std::shared_ptr<Watch> watch) {
   state_.watches.push_back(std::move(watch));
   if (state_.running) return;
   state_.running = true;
+  try {
+    start();
+  } catch (const std::system_error& error) {
+    // The ranks have agreed to shunt: this one may not fall back alone.
+    log_warning("no thread to watch waiting kernels (%s): stuck ranks will not be reported",
+                error.what());
+  }
+}
+
+void Watchdog::start() {
   std::thread([this] {
     for (;;) {
       std::this_thread::sleep_for(kPeriod);

@@ -50,6 +50,7 @@ class Watch {
   std::atomic<bool> failed_{false};
   std::atomic_flag looking_ = ATOMIC_FLAG_INIT;
   Lane lanes_[kMaxLanes];
+  Clock::time_point last_look_{};
   bool fault_reported_ = false;
   uint64_t reported_tag_ = 0;
   uint32_t reported_counter_ = 0;
@@ -67,6 +68,7 @@ class Watchdog {
 
  private:
   struct State;
+  void start();
   Watchdog();
   State& state_;
 };

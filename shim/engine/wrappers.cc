@@ -28,7 +28,7 @@ ncclResult_t forward(NcclLibrary& library, ncclComm_t handle, cudaStream_t strea
   StreamOrder::Place place;
   ncclResult_t result = communicator->before_forwarded(stream, place);
   if (result != ncclSuccess) {
-    if (group.open()) group.note_failure();
+    if (group.open()) group.note_failure(result);
     return result;
   }
   result = real();
@@ -120,8 +120,11 @@ ncclResult_t make(NcclLibrary& library, std::vector<Maker> makers, F&& real) {
   const bool grouped = group.open();
   const ncclResult_t result = real();
   const bool made = result == ncclSuccess || result == ncclInProgress;
+  if (result == ncclInProgress && !grouped) {  // NCCL_COMM_BLOCKING=0, say
+    for (Maker& maker : makers) maker.blocking = false;
+  }
   if (grouped) {
-    if (!made) group.note_failure();
+    if (!made) group.note_failure(result);
     for (Maker& maker : makers) {
       if (made) group.queue_maker(std::move(maker));
     }
@@ -172,10 +175,13 @@ ncclResult_t on_call(HookTag<k_ncclCommInitAll>, NcclLibrary& library, ncclComm_
 // Children of a communicator that we do not know are not ours to judge: forwarded without a round.
 template <typename F>
 ncclResult_t make_child(NcclLibrary& library, ncclComm_t parent, const std::string& suffix,
-                        ncclComm_t* child, const ncclConfig_t* config, F&& real) {
+                        ncclComm_t* child, const ncclConfig_t* config, bool of_failed, F&& real) {
   Communicator* known = Registry::get().find(library, parent);
   if (known == nullptr || child == nullptr) return real();
-  if (const ncclResult_t failed = known->failure(); failed != ncclSuccess) return failed;
+  if (const ncclResult_t failed = known->failure(); failed != ncclSuccess && !of_failed) {
+    if (Group& group = Group::of(library); group.open()) group.note_failure(failed);
+    return failed;
+  }
   const std::string key =
       known->key() + "/" + std::to_string(known->next_split()) + suffix;
   *child = nullptr;  // NCCL leaves it so for a rank that is no part of the new communicator
@@ -184,7 +190,7 @@ ncclResult_t make_child(NcclLibrary& library, ncclComm_t parent, const std::stri
 
 ncclResult_t on_call(HookTag<k_ncclCommSplit>, NcclLibrary& library, ncclComm_t comm, int color,
                      int rank_key, ncclComm_t* child, ncclConfig_t* config) {
-  return make_child(library, comm, format(".%d", color), child, config, [&] {
+  return make_child(library, comm, format(".%d", color), child, config, false, [&] {
     return library.call<k_ncclCommSplit>(comm, color, rank_key, child, config);
   });
 }
@@ -193,11 +199,12 @@ ncclResult_t on_call(HookTag<k_ncclCommSplit>, NcclLibrary& library, ncclComm_t 
 ncclResult_t on_call(HookTag<k_ncclCommShrink>, NcclLibrary& library, ncclComm_t comm,
                      int* excluded, int excluded_count, ncclComm_t* child, ncclConfig_t* config,
                      int flags) {
-  if (Communicator* known = Registry::get().find(library, comm);
-      known != nullptr && (flags & NCCL_SHRINK_ABORT) != 0) {
+  // With this flag it is how survivors of a dead rank go on.
+  const bool aborts = (flags & NCCL_SHRINK_ABORT) != 0;
+  if (Communicator* known = Registry::get().find(library, comm); known != nullptr && aborts) {
     known->abort();
   }
-  return make_child(library, comm, "s", child, config, [&] {
+  return make_child(library, comm, "s", child, config, aborts, [&] {
     return library.call<k_ncclCommShrink>(comm, excluded, excluded_count, child, config, flags);
   });
 }

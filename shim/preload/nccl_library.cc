@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #include <atomic>
 
@@ -52,7 +53,10 @@ void warn(const char* message, const char* detail) {
 
 Module nccl_by_setting() {
   const char* path = getenv("SHUNT_NCCL");
-  if (path == nullptr || path[0] == '\0') return {};
+  if (path == nullptr) return {};
+  for (const char* unset : {"", "0", "off", "false", "no"}) {
+    if (strcasecmp(path, unset) == 0) return {};
+  }
   void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   void* mark = handle == nullptr ? nullptr : next_dlsym()(handle, kMark);
   if (mark != nullptr) return module_of(mark);
