@@ -15,8 +15,8 @@ cu::Result StreamOrder::locate(cu::Stream stream, Place& place) const {
       cu::api().capture_info(stream, &status, &place.capture, nullptr, nullptr, nullptr);
   if (result != cu::kSuccess) return result;
   place.capturing = status == cu::kCaptureActive;
-  // The driver does not tell the id of a stream that is capturing; its handle cannot be used again before
-  // the capture has ended.
+  // A stream that is capturing is not asked for its id: driver 580 answers with an error and ends the
+  // capture. Its handle cannot be used again before the capture has ended.
   if (!place.capturing && cu::api().stream_id != nullptr) {
     place.capture = 0;
     return cu::api().stream_id(stream, &place.stream);

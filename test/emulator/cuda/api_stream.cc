@@ -87,7 +87,10 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags) {
 CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
   return call("cuStreamGetId", [&] {
     const Lock lock = lock_driver();
-    *id = stream_of(handle, "cuStreamGetId")->id();
+    const StreamPtr stream = stream_of(handle, "cuStreamGetId");
+    // The documentation does not say so; driver 580 ended captures of streams that were asked.
+    check_not_captured(*stream);
+    *id = stream->id();
     return CUDA_SUCCESS;
   });
 }
