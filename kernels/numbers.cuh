@@ -86,6 +86,20 @@ struct Elements {
   }
 };
 
+// A NaN gives the other operand, as in NCCL. On a host not by fmin and fmax: glibc's give a NaN for a
+// signalling one, which a GPU's instructions do not.
+#ifdef __CUDACC__
+template <typename A>
+SHUNT_DEVICE A larger(A a, A b) { return fmax(a, b); }
+template <typename A>
+SHUNT_DEVICE A smaller(A a, A b) { return fmin(a, b); }
+#else
+template <typename A>
+SHUNT_DEVICE A larger(A a, A b) { return std::isnan(a) || a < b ? (std::isnan(b) ? a : b) : a; }
+template <typename A>
+SHUNT_DEVICE A smaller(A a, A b) { return std::isnan(a) || b < a ? (std::isnan(b) ? a : b) : a; }
+#endif
+
 template <ReduceOp kOp, typename A>
 SHUNT_DEVICE A combine(A a, A b) {
   if constexpr (std::is_integral_v<A>) {
@@ -103,9 +117,9 @@ SHUNT_DEVICE A combine(A a, A b) {
   } else if constexpr (kOp == ReduceOp::kProd) {
     return a * b;
   } else if constexpr (kOp == ReduceOp::kMax) {
-    return fmax(a, b);  // a NaN gives the other operand, as in NCCL
+    return larger(a, b);
   } else if constexpr (kOp == ReduceOp::kMin) {
-    return fmin(a, b);
+    return smaller(a, b);
   } else {
     return a + b;
   }
