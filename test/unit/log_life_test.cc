@@ -162,12 +162,13 @@ TEST_CASE("out of memory loses lines, never the program") {
   const Outcome outcome = in_child([] {
     for (int n = 0; n < 60; ++n) {
       const std::string message(200, 'm');
+      const std::string nowhere = "/nonexistent/" + message;
       allocations_left = n;
       log_line(LogLevel::info, message);
       allocations_left = n;
       log_error("%s", message.c_str());
       allocations_left = n;
-      log_configure(LogLevel::info, message);
+      log_configure(LogLevel::info, nowhere);
       allocations_left = n;
       log_stats_line(message);
       allocations_left = -1;
