@@ -25,8 +25,8 @@ struct Arguments {
   std::fprintf(
       stderr,
       "options: --program NAME --ranks N,N,... --seeds N --first-seed N --calls N --cap BYTES\n"
-      "         --max-lanes N --types all|flagged|sentinel|NAME --aligned --allow-late-stores\n"
-      "         --allow-traps\n"
+      "         --max-lanes N --types all|flagged|sentinel|NAME --aligned\n"
+      "         --placement any|push|pull --shots any|one|two\n"
       "         --expect none|wrong-sum|hang|store-after-stop|trap|stray|unreported\n");
   std::exit(2);
 }
@@ -48,14 +48,6 @@ Arguments parse(int argc, char** argv) {
       a.options.aligned = true;
       continue;
     }
-    if (name == "--allow-traps") {
-      a.options.allow_traps = true;
-      continue;
-    }
-    if (name == "--allow-late-stores") {
-      a.options.allow_late_stores = true;
-      continue;
-    }
     if (++i == argc) usage(name + " wants a value");
     const char* value = argv[i];
     const auto number = [&] { return std::strtoull(value, nullptr, 10); };
@@ -75,6 +67,10 @@ Arguments parse(int argc, char** argv) {
       a.options.max_lanes = static_cast<uint32_t>(number());
     } else if (name == "--types") {
       a.options.types = value;
+    } else if (name == "--placement") {
+      a.options.placement = value;
+    } else if (name == "--shots") {
+      a.options.shots = value;
     } else if (name == "--expect") {
       a.expect = value;
     } else {
