@@ -10,50 +10,50 @@
 
 namespace shunt {
 
-// The writer wipes its outbox: in call k what call k - 2 left, whatever its protocol and extent. All peers have
-// read that, since call k - 1 had data of every peer; they poll that part again in call k + 2, and a kernel
-// boundary lies between this and what lets them get that far.
-SHUNT_COLD void wipe_left(const AllReduceParams& params, uint32_t counter, uint32_t thread,
-                          uint32_t threads) {
-  const uint32_t before = part_of(counter + 2, kSharedParts);
-  unsigned char* part = params.peers[0].write + before * params.part_bytes;
-  const uint32_t left = device::load_word(&lane_state(params, device::block())->left[before]);
-  unsigned char* sentinel = part + params.sentinel_offset + device::block() * params.sentinel_lane_bytes;
-  for (uint32_t p = thread; p < left; p += threads) {
-    device::store<Word::k8>(sentinel + p * kPacketBytes, Packet{{~0u, ~0u, ~0u, ~0u}}, true);
-  }
-  if (!zeroes_flags(counter, kSharedParts)) return;
-  unsigned char* flagged = part + params.flagged_offset + device::block() * params.flagged_lane_bytes;
-  for (uint32_t at = thread * kPacketBytes; at < params.flagged_lane_bytes; at += threads * kPacketBytes) {
-    device::store<Word::k8>(flagged + at, Packet{}, true);
-  }
+SHUNT_COLD void report_fault(const AllReduceParams& params, Fault fault, uint32_t peer,
+                             uint64_t theirs) {
+  FaultReport* report = &params.board->fault;
+  device::store(&report->mine, packet_of(params.tag, theirs), Word::k8, false);
+  device::store(&report->peer, packet_of(join(peer, static_cast<uint32_t>(fault)), 0), Word::k8,
+                          false);
+  device::store_word(stop_word(params), static_cast<uint32_t>(Stop::kTrapped));
+  device::trap();
 }
 
-// One lane's part of one call, seen by one data thread. kPeerBatch: peers polled at once.
+// One lane's part of one call, seen by one thread: a data thread with its packets, or the header thread, whose only
+// packet is the header. That goes the same way through the same instructions: instructions are fetched anew by
+// each launch, and one far jump costs 0.2 us. kPeerBatch: peers polled at once.
 template <DataType kType, Protocol kProtocol, Variant kVariant, uint32_t kPeerBatch>
 class Lane {
  public:
   using C = Codec<kType, kProtocol>;
 
-  // `thread` of `threads` data threads. Everything that does not depend on the call counter happens here,
-  // while that is on its way: the addresses, and this thread's first packet.
+  // `thread` of `threads` data threads; the next one is the header thread (of lane 0). Everything that does not
+  // depend on the call counter happens here, while that is on its way: the addresses, and the first packet.
   SHUNT_DEVICE Lane(const AllReduceParams& params, uint32_t thread, uint32_t threads)
       : params_(params),
         // Kernels of one peer are launched for two ranks only: no loop is left of this.
         peers_(kPeerBatch == 1 ? 1 : params.ranks - 1u),
         thread_(thread),
         threads_(threads),
-        first_(device::block() * params.packets_per_lane) {
+        first_(device::block() * params.packets_per_lane),
+        header_(thread == threads && device::block() == 0) {
     const uint32_t packets = (params.bytes + C::kPayload - 1) / C::kPayload;
     const uint32_t left = packets > first_ ? packets - first_ : 0;
     packets_ = left < params.packets_per_lane ? left : params.packets_per_lane;
-    if (thread < packets_) own_ = own_data(thread);
+    end_ = thread < threads ? packets_ : 0;
+    if (thread < end_) own_ = own_data(thread);
     data_ = params.data_offset + device::block() * params.lane_bytes + thread * kPacketBytes;
+    if (header_) {
+      end_ = thread + 1;
+      own_ = C::header(params.tag);
+      data_ = 0;
+    }
     to_ = params.peers[0].write + data_;
     from_ = params.peers[0].read + data_;
     result_ = C::User::place(params.recv, first_ + thread, params.bytes);
     device::settle(data_);
-    device::settle(packets_);
+    device::settle(end_);
     device::settle(to_);
     device::settle(from_);
     device::settle(result_.at);
@@ -61,22 +61,30 @@ class Lane {
     sent_ = C::encode(own_, 0);
   }
 
+  SHUNT_DEVICE bool active() const { return thread_ < end_; }
+
   // Returns why it stopped, kNone if it finished.
   SHUNT_DEVICE Stop run(uint32_t counter) {
     const uint32_t part = part_of(counter, params_.parts) * params_.part_bytes;
     data_ += part;
     to_ += part;
     from_ += part;
-    const Packet sent = C::with_flag(sent_, counter);
+    const Packet sent = C::with_flag(sent_, counter, header_);
     Wait wait(params_, counter);
     if constexpr (kVariant == Variant::kFast) {
-      if (thread_ < packets_) send(thread_, sent);
-      if (has_outbox(params_)) wipe_left(params_, counter, thread_, threads_);
-      if (thread_ >= packets_) return Stop::kNone;
-      return sum_up(thread_, own_, wait, false) ? Stop::kNone : wait.reason();
+      send(thread_, sent);
+      return sum_up(thread_, own_, wait, false);
     } else {
-      return params_.two_shot ? two_shots(sent, wait) : one_shot(sent, wait);
+      return params_.two_shot && !header_ ? two_shots(sent, wait) : one_shot(sent, wait);
     }
+  }
+
+  // Tells the host of a peer's other call, or keeps later kernels from running.
+  SHUNT_DEVICE void stop(Stop reason) const {
+    if (reason == Stop::kMismatch) {
+      report_fault(params_, Fault::kTagMismatch, peer_at(params_.rank, odd_peer_), odd_tag_);
+    }
+    device::store_word(stop_word(params_), static_cast<uint32_t>(reason));
   }
 
   // How many sentinel packets of this lane's outbox the call leaves.
@@ -85,17 +93,17 @@ class Lane {
  private:
   // All packets of a thread are sent before it polls the first.
   SHUNT_DEVICE Stop one_shot(Packet sent, Wait& wait) {
-    for (uint32_t p = thread_; p < packets_;) {
+    for (uint32_t p = thread_; p < end_;) {
       send(p, sent);
       p += threads_;
-      if (p < packets_) sent = outgoing(p, wait);
+      if (p < end_) sent = outgoing(p, wait);
     }
-    if (has_outbox(params_)) wipe_left(params_, wait.counter(), thread_, threads_);
     Packet own = own_;
-    for (uint32_t p = thread_; p < packets_;) {
-      if (!sum_up(p, own, wait, false)) return wait.reason();
+    for (uint32_t p = thread_; p < end_;) {
+      const Stop reason = sum_up(p, own, wait, false);
+      if (reason != Stop::kNone) return reason;
       p += threads_;
-      if (p < packets_) own = own_packet(p);
+      if (p < end_) own = own_packet(p);
     }
     return Stop::kNone;
   }
@@ -104,20 +112,20 @@ class Lane {
   // up; then what comes back.
   SHUNT_DEVICE Stop two_shots(Packet sent, Wait& wait) {
     const uint32_t lane = device::block();
-    for (uint32_t p = thread_; p < packets_;) {
+    for (uint32_t p = thread_; p < end_;) {
       const uint32_t owner = owner_of(p, lane, params_.ranks);
       if (owner != params_.rank) {
         store(p, has_outbox(params_) ? 0 : peer_index(params_.rank, owner), sent);
       }
       p += threads_;
-      if (p < packets_) sent = outgoing(p, wait);
+      if (p < end_) sent = outgoing(p, wait);
     }
-    if (has_outbox(params_)) wipe_left(params_, wait.counter(), thread_, threads_);
-    for (uint32_t p = thread_; p < packets_; p += threads_) {
+    for (uint32_t p = thread_; p < end_; p += threads_) {
       if (owner_of(p, lane, params_.ranks) != params_.rank) continue;
-      if (!sum_up(p, own_packet(p), wait, true)) return wait.reason();
+      const Stop reason = sum_up(p, own_packet(p), wait, true);
+      if (reason != Stop::kNone) return reason;
     }
-    for (uint32_t p = thread_; p < packets_; p += threads_) {
+    for (uint32_t p = thread_; p < end_; p += threads_) {
       const uint32_t owner = owner_of(p, lane, params_.ranks);
       if (owner == params_.rank) continue;
       const uint32_t index = peer_index(params_.rank, owner);
@@ -156,7 +164,7 @@ class Lane {
 
   SHUNT_DEVICE void store(uint32_t p, uint32_t index, Packet sent) const {
     unsigned char* to = kPeerBatch == 1 ? to_ : params_.peers[index].write + data_;
-    device::store<C::kWord>(to + beyond(p), sent, true);
+    device::store(to + beyond(p), sent, header_ ? Word::k8 : C::kWord, true);
   }
   SHUNT_DEVICE const unsigned char* source(uint32_t p, uint32_t index) const {
     return (kPeerBatch == 1 ? from_ : params_.peers[index].read + data_) + beyond(p);
@@ -175,21 +183,22 @@ class Lane {
 
   // Waits until packet p of peer number `index` is whole; `got`: what the first look saw.
   SHUNT_DEVICE bool await(uint32_t p, uint32_t index, Packet& got, Wait& wait) const {
-    return wait.until<C>(source(p, index), index, got);
+    return wait.until(source(p, index), index, got,
+                      [&](Packet packet) { return C::arrived(packet, wait.counter(), header_); });
   }
   // In a mailbox the reader wipes what it has read: the peer writes here again two calls on, after this lane
   // has finished this call.
   SHUNT_DEVICE void wipe(uint32_t p, uint32_t index) const {
-    if (kProtocol != Protocol::kSentinel || has_outbox(params_)) return;
-    device::store<Word::k8>(const_cast<unsigned char*>(source(p, index)), C::wiped(), false);
+    if (kProtocol != Protocol::kSentinel || has_outbox(params_) || header_) return;
+    device::store(const_cast<unsigned char*>(source(p, index)), C::wiped(), Word::k8, false);
   }
 
-  // Adds up packet p of all ranks and stores the sum, `to_peers` too. Polls up to kPeerBatch peers at once, so
-  // that their latencies overlap.
-  SHUNT_DEVICE bool sum_up(uint32_t p, Packet own, Wait& wait, bool to_peers) {
+  // Adds up packet p of all ranks and stores the sum, `to_peers` too; compares headers. Polls up to kPeerBatch
+  // peers at once, so that their latencies overlap.
+  SHUNT_DEVICE Stop sum_up(uint32_t p, Packet own, Wait& wait, bool to_peers) {
     Sum<C> sum;
     for (uint32_t base = 0; base < peers_; base += kPeerBatch) {
-      Packet got[kPeerBatch];
+      Packet got[kPeerBatch] = {};
       SHUNT_UNROLL
       for (uint32_t i = 0; i < kPeerBatch; ++i) {
         if (base + i < peers_) got[i] = load(p, base + i);
@@ -197,18 +206,24 @@ class Lane {
       SHUNT_UNROLL
       for (uint32_t i = 0; i < kPeerBatch; ++i) {
         if (base + i >= peers_) break;
-        if (!await(p, base + i, got[i], wait)) return false;
+        if (!await(p, base + i, got[i], wait)) return wait.reason();
+        if (header_ && C::tag_of_arrived(got[i]) != C::tag_of_own(own)) {
+          odd_peer_ = base + i;
+          odd_tag_ = C::tag_of_arrived(got[i]);
+          return Stop::kMismatch;
+        }
       }
-      add(sum, base, got, own);
+      if (!header_) add(sum, base, got, own);
       if constexpr (kPeerBatch == 1) break;
     }
+    if (header_) return Stop::kNone;
     with_op<kVariant>(params_.op, [&](auto op) {
       Packet total = sum.template result<op()>(params_.ranks);
       if (kVariant != Variant::kFast && to_peers) send(p, C::encode(total, wait.counter()));
       C::User::store(place(p), total);
     });
     for (uint32_t i = 0; i < peers_; ++i) wipe(p, i);
-    return true;
+    return Stop::kNone;
   }
 
   // Adds peers base, base + 1, ... with this rank's own packet in its place, in rank order.
@@ -245,24 +260,18 @@ class Lane {
   const uint32_t thread_;
   const uint32_t threads_;
   const uint32_t first_;  // packet of the call
+  const bool header_;     // this is the header thread
   uint32_t packets_;      // of this lane
+  uint32_t end_;          // of this thread's packets
   uint32_t data_;         // offset of this thread's first packet in every mailbox,
   unsigned char* to_;     // that packet for peer 0
   const unsigned char* from_;       // and from it,
   typename C::User::Place result_;  // and where the sum goes
   Packet own_{};                    // this rank's: as it is added,
   Packet sent_{};                   // and as it is sent
+  uint32_t odd_peer_ = 0;           // which peer makes another call,
+  uint64_t odd_tag_ = 0;            // and which
 };
-
-SHUNT_COLD void report_fault(const AllReduceParams& params, Fault fault, uint32_t peer,
-                             uint64_t theirs) {
-  FaultReport* report = &params.board->fault;
-  device::store<Word::k8>(&report->mine, packet_of(params.tag, theirs), false);
-  device::store<Word::k8>(&report->peer, packet_of(join(peer, static_cast<uint32_t>(fault)), 0),
-                          false);
-  device::store_word(stop_word(params), static_cast<uint32_t>(Stop::kTrapped));
-  device::trap();
-}
 
 // Takes the lane: its call counter, or kClaimed if there is nothing to do. One thread of the block calls this.
 // Claimed before anything is stored: a second kernel in the lane (two graphs replayed at once, say) would
@@ -277,74 +286,83 @@ SHUNT_DEVICE Claim claim(const AllReduceParams& params) {
   const uint32_t stopped = device::load_word(stop_word(params));
   return {counter, stopped};
 }
-SHUNT_DEVICE uint32_t counter_of(const AllReduceParams& params, Claim claim) {
-  // Sticky: a sum that once went unfinished on this rank makes every later kernel stop before its first
-  // store, so no peer can take old data for new.
-  if (claim.stopped != static_cast<uint32_t>(Stop::kNone)) return kClaimed;
-  if (claim.counter == kClaimed) report_fault(params, Fault::kEnteredTwice, params.rank, 0);
-  return claim.counter;
+// Sticky: a sum that once went unfinished on this rank makes every later kernel stop before its first store, so no
+// peer can take old data for new.
+SHUNT_DEVICE uint32_t counter_of(Claim claim) {
+  return claim.stopped == static_cast<uint32_t>(Stop::kNone) ? claim.counter : kClaimed;
 }
 
-// The header warp: thread h exchanges headers with peer h and compares tags.
-SHUNT_DEVICE Stop exchange_headers(const AllReduceParams& params, uint32_t counter, uint32_t h) {
-  static_assert(kMaxPeers <= kHeaderThreads);
-  using C = Codec<DataType::kUint64, Protocol::kFlagged>;
-  if (h >= params.ranks - 1u) return Stop::kNone;
-  const uint32_t offset =
-      part_of(counter, params.parts) * params.part_bytes + device::block() * kPacketBytes;
-  Packet tag = packet_of(params.tag, 0);
-  // An outbox has one header for all peers.
-  if (h == 0 || !has_outbox(params)) {
-    device::store<Word::k8>(params.peers[h].write + offset, C::encode(tag, counter), true);
+// The last warp, in a lane with an outbox: the writer wipes in call k what call k - 2 left, whatever its protocol
+// and extent. All peers have read that, since call k - 1 had data of every peer; they poll that part again in
+// call k + 2, and a kernel boundary lies between this and what lets them get that far.
+SHUNT_COLD void wipe_outbox(const AllReduceParams& params, uint32_t counter, uint32_t thread) {
+  const uint32_t before = part_of(counter + 2, kSharedParts);
+  unsigned char* part = params.peers[0].write + before * params.part_bytes;
+  const uint32_t left = device::load_word(&lane_state(params, device::block())->left[before]);
+  unsigned char* sentinel = part + params.sentinel_offset + device::block() * params.sentinel_lane_bytes;
+  for (uint32_t p = thread; p < left; p += kWipeThreads) {
+    device::store(sentinel + p * kPacketBytes, Packet{{~0u, ~0u, ~0u, ~0u}}, Word::k8, true);
   }
-  Wait wait(params, counter);
-  const unsigned char* from = params.peers[h].read + offset;
-  Packet got = device::load(from);
-  if (!wait.until<C>(from, h, got)) return wait.reason();
-  const uint64_t theirs = join(C::decode(got).w[0], C::decode(got).w[1]);
-  if (theirs != params.tag) {
-    report_fault(params, Fault::kTagMismatch, peer_at(params.rank, h), theirs);
+  if (!zeroes_flags(counter, kSharedParts)) return;
+  unsigned char* flagged = part + params.flagged_offset + device::block() * params.flagged_lane_bytes;
+  for (uint32_t at = thread * kPacketBytes; at < params.flagged_lane_bytes; at += kWipeThreads * kPacketBytes) {
+    device::store(flagged + at, Packet{}, Word::k8, true);
   }
-  return Stop::kNone;
 }
 
-// Zeroes this lane's whole flagged region of one part, in every mailbox that this rank reads. After the block
-// barrier only: all packets of the part have been read, and peers write it again no sooner than two calls on.
-SHUNT_COLD void zero_flagged_region(const AllReduceParams& params, uint32_t counter) {
+// The header warp zeroes this lane's whole flagged region of one part, in every mailbox that this rank reads. After
+// the block barrier only: all packets of the part have been read, and peers write it again no sooner than two
+// calls on.
+SHUNT_COLD void zero_flagged_region(const AllReduceParams& params, uint32_t counter, uint32_t h) {
   const uint32_t region = part_of(counter, params.parts) * params.part_bytes +
                           params.flagged_offset + device::block() * params.flagged_lane_bytes;
   for (uint32_t i = 0; i < params.ranks - 1u; ++i) {
     auto* mailbox = const_cast<unsigned char*>(params.peers[i].read);
-    for (uint32_t at = device::thread() * kPacketBytes; at < params.flagged_lane_bytes;
-         at += device::block_dim() * kPacketBytes) {
-      device::store<Word::k8>(mailbox + region + at, Packet{}, false);
+    for (uint32_t at = h * kPacketBytes; at < params.flagged_lane_bytes;
+         at += kHeaderThreads * kPacketBytes) {
+      device::store(mailbox + region + at, Packet{}, Word::k8, false);
     }
   }
 }
 
-// Data threads, then one header warp, whose first thread claims the lane: before anything else in the block,
-// since all wait for that. One straight line up to the wait: each launch fetches its instructions anew.
+// Gives the lane back, by the thread that claimed it: all of the block have read everything of this call.
+SHUNT_DEVICE void release(const AllReduceParams& params, uint32_t counter, uint32_t leaves) {
+  LaneState* state = lane_state(params, device::block());
+  if (has_outbox(params)) device::store_word(&state->left[part_of(counter, kSharedParts)], leaves);
+  device::store_word(&state->counter, next_counter(counter));
+}
+
+// Data threads, then the header warp, whose first thread claims the lane: before anything else in the block, since
+// all wait for that. In lane 0 that thread exchanges headers too: one lane will do, since every call uses it and a
+// kernel ends only when all its lanes have. (Headers of all lanes cost 5 us in host memory.)
 template <DataType kType, Protocol kProtocol, Variant kVariant, uint32_t kPeerBatch>
 SHUNT_DEVICE void all_reduce(const AllReduceParams& params) {
-  const uint32_t data_threads = device::block_dim() - kHeaderThreads;
+  const uint32_t data_threads = params.data_warps * 32u;
   const uint32_t thread = device::thread();
   Claim claimed{};
   if (thread == data_threads) claimed = claim(params);
   Lane<kType, kProtocol, kVariant, kPeerBatch> lane(params, thread, data_threads);
-  const uint32_t counter = device::broadcast(
-      thread == data_threads ? counter_of(params, claimed) : kClaimed, data_threads);
-  if (counter == kClaimed) return;
-  const Stop reason = SHUNT_LIKELY(thread < data_threads)
-                          ? lane.run(counter)
-                          : exchange_headers(params, counter, thread - data_threads);
-  if (reason != Stop::kNone) device::store_word(stop_word(params), static_cast<uint32_t>(reason));
+  const uint32_t counter =
+      device::broadcast(thread == data_threads ? counter_of(claimed) : kClaimed, data_threads);
+  if (!SHUNT_LIKELY(counter != kClaimed)) {
+    if (thread == data_threads && claimed.stopped == static_cast<uint32_t>(Stop::kNone)) {
+      report_fault(params, Fault::kEnteredTwice, params.rank, 0);
+    }
+    return;
+  }
+  Stop reason = Stop::kNone;
+  if (lane.active()) {
+    reason = lane.run(counter);
+  } else if (thread >= data_threads + kHeaderThreads) {
+    wipe_outbox(params, counter, thread - data_threads - kHeaderThreads);
+  }
+  if (!SHUNT_LIKELY(reason == Stop::kNone)) lane.stop(reason);
   // The counter advances only when every thread of the lane has read everything of this call.
-  if (device::barrier_or(reason != Stop::kNone)) return;
-  if (!has_outbox(params) && zeroes_flags(counter, params.parts)) zero_flagged_region(params, counter);
-  if (thread != 0) return;
-  LaneState* state = lane_state(params, device::block());
-  if (has_outbox(params)) device::store_word(&state->left[part_of(counter, kSharedParts)], lane.leaves());
-  device::store_word(&state->counter, next_counter(counter));
+  if (device::barrier_or(reason != Stop::kNone) || thread < data_threads) return;
+  if (!SHUNT_LIKELY(has_outbox(params) || !zeroes_flags(counter, params.parts))) {
+    zero_flagged_region(params, counter, thread - data_threads);
+  }
+  if (thread == data_threads) release(params, counter, lane.leaves());
 }
 
 }  // namespace shunt

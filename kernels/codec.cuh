@@ -34,8 +34,8 @@ struct Codec {
     }
   }
   // What encode(data, 0) gave, with another flag.
-  SHUNT_DEVICE static Packet with_flag(Packet sent, uint32_t flag) {
-    if constexpr (kProtocol == Protocol::kFlagged) sent.w[1] = sent.w[3] = flag;
+  SHUNT_DEVICE static Packet with_flag(Packet sent, uint32_t flag, bool header) {
+    if (kProtocol == Protocol::kFlagged || header) sent.w[1] = sent.w[3] = flag;
     return sent;
   }
   SHUNT_DEVICE static Packet decode(Packet p) {
@@ -43,8 +43,8 @@ struct Codec {
     return p;
   }
   // Words arrive in any order: all of them must be here.
-  SHUNT_DEVICE static bool arrived(Packet p, uint32_t flag) {
-    if constexpr (kProtocol == Protocol::kFlagged) {
+  SHUNT_DEVICE static bool arrived(Packet p, uint32_t flag, bool header) {
+    if (kProtocol == Protocol::kFlagged || header) {
       return p.w[1] == flag && p.w[3] == flag;
     } else if constexpr (kWord == Word::k8) {
       return (p.w[0] & p.w[1]) != kOnes && (p.w[2] & p.w[3]) != kOnes;
@@ -52,6 +52,16 @@ struct Codec {
       return p.w[0] != kOnes && p.w[1] != kOnes && p.w[2] != kOnes && p.w[3] != kOnes;
     }
   }
+  // The header packet is flagged in every protocol: ranks whose calls differ in that find each other's headers.
+  SHUNT_DEVICE static Packet header(uint64_t tag) {
+    const auto low = static_cast<uint32_t>(tag), high = static_cast<uint32_t>(tag >> 32);
+    return kProtocol == Protocol::kFlagged ? Packet{{low, high, 0, 0}} : Packet{{low, 0, high, 0}};
+  }
+  // Of a header as header() gave it, or as it arrived.
+  SHUNT_DEVICE static uint64_t tag_of_own(Packet p) {
+    return kProtocol == Protocol::kFlagged ? join(p.w[0], p.w[1]) : join(p.w[0], p.w[2]);
+  }
+  SHUNT_DEVICE static uint64_t tag_of_arrived(Packet p) { return join(p.w[0], p.w[2]); }
   static constexpr Packet wiped() { return {{kOnes, kOnes, kOnes, kOnes}}; }
 
  private:

@@ -52,8 +52,7 @@ SHUNT_DEVICE uint32_t block_dim() { return blockDim.x; }
 
 // Volatile: never cached in L1, never merged or split, 8-byte elements do not tear (PTX ISA, "Vector
 // data types" and "Scalar atomicity"). No fence anywhere: each word says by itself that it has arrived.
-template <Word kWord>
-SHUNT_DEVICE void store(void* address, Packet p, bool /*remote*/) {
+SHUNT_DEVICE void store(void* address, Packet p, Word /*whole*/, bool /*remote*/) {
   asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(address), "l"(join(p.w[0], p.w[1])),
                "l"(join(p.w[2], p.w[3]))
                : "memory");
@@ -137,10 +136,9 @@ inline constexpr bool kSumsCommute = false;
 SHUNT_DEVICE uint32_t thread() { return host::thread_index().thread; }
 SHUNT_DEVICE uint32_t block() { return host::thread_index().block; }
 SHUNT_DEVICE uint32_t block_dim() { return host::thread_index().block_dim; }
-template <Word kWord>
-SHUNT_DEVICE void store(void* address, Packet p, bool remote) {
-  host::store_packet(address, join(p.w[0], p.w[1]), join(p.w[2], p.w[3]), kWord == Word::k8 ? host::Grain::k8 : host::Grain::k4,
-                     remote);
+SHUNT_DEVICE void store(void* address, Packet p, Word whole, bool remote) {
+  host::store_packet(address, join(p.w[0], p.w[1]), join(p.w[2], p.w[3]),
+                     whole == Word::k8 ? host::Grain::k8 : host::Grain::k4, remote);
 }
 SHUNT_DEVICE Packet load(const void* address) {
   uint64_t low = 0, high = 0;

@@ -23,15 +23,21 @@ struct DeviceLimits {
 };
 
 // Largest value that max_threads may take: the kernels' register budget is made for it.
-inline constexpr uint32_t kMaxDataThreads = 480;  // with the header warp, 16 warps: 128 registers each
+inline constexpr uint32_t kMaxDataThreads = 448;  // with the service warps, 16 warps: 128 registers each
 
-// One warp of each block handles headers and nothing else, beside the data threads.
+// After a block's data threads come one warp that claims the lane and exchanges headers, and with an outbox one
+// that wipes it.
 inline constexpr uint32_t kHeaderThreads = 32;
+inline constexpr uint32_t kWipeThreads = 32;
+inline constexpr uint32_t kMaxBlockThreads = kMaxDataThreads + kHeaderThreads + kWipeThreads;
+constexpr uint32_t block_threads(const AllReduceParams& params) {
+  return params.data_warps * 32u + kHeaderThreads + (has_outbox(params) ? kWipeThreads : 0);
+}
 
 struct LaunchPlan {
   Protocol protocol;
   uint32_t lanes;             // blocks
-  uint32_t threads;           // data threads of a block; the block has kHeaderThreads more
+  uint32_t threads;           // data threads of a block; see block_threads
   uint32_t packets_per_lane;  // the last lane may have fewer
   bool two_shot;
 };

@@ -70,7 +70,7 @@ struct alignas(32) LaneState {
 };
 
 // Why a lane stopped otherwise than by data. Sticky, in the rank's own device memory.
-enum class Stop : uint32_t { kNone = 0, kAborted = 1, kTimedOut = 2, kTrapped = 3 };
+enum class Stop : uint32_t { kNone = 0, kAborted = 1, kTimedOut = 2, kTrapped = 3, kMismatch = 4 };
 
 // What the host tells waiting kernels (in pinned host memory).
 enum class HostOrder : uint32_t { kRun = 0, kAbort = 1, kTrap = 2 };
@@ -112,9 +112,9 @@ constexpr uint32_t parts_of(Placement placement) {
 }
 
 // Where things lie in a slab and in each of its mailboxes. Mailbox (d, s), in d's slab, is mailbox
-// number peer_index(d, s); an outbox is built as a mailbox is. A mailbox has `parts` parts, each with one
-// header packet a lane, then the lanes' flagged regions, then the lanes' sentinel regions; no two lanes and
-// no two protocols share a packet. All offsets are in bytes.
+// number peer_index(d, s); an outbox is built as a mailbox is. A mailbox has `parts` parts, each with a line
+// that holds the header packet, then the lanes' flagged regions, then the lanes' sentinel regions; no two lanes
+// and no two protocols share a packet. All offsets are in bytes.
 struct Geometry {
   uint32_t ranks = 0;
   uint32_t lanes = 0;
@@ -125,7 +125,7 @@ struct Geometry {
 
   bool operator==(const Geometry&) const = default;
 
-  constexpr size_t flagged_offset() const { return size_t{lanes} * kPacketBytes; }
+  constexpr size_t flagged_offset() const { return kHeaderBytes; }
   constexpr size_t sentinel_offset() const {
     return flagged_offset() + size_t{lanes} * flagged_packets * kPacketBytes;
   }
@@ -134,6 +134,7 @@ struct Geometry {
   }
   constexpr size_t mailbox_bytes() const { return part_bytes() * parts; }
 
+  static constexpr size_t kHeaderBytes = 128;
   static constexpr size_t kStopOffset = 0;
   static constexpr size_t kLaneOffset = 128;
   constexpr size_t mailbox_offset(uint32_t index) const {
@@ -174,8 +175,9 @@ struct AllReduceParams {
   uint8_t rank;
   uint8_t ranks;
   uint8_t parts;
-  uint8_t op;        // ReduceOp
-  uint8_t two_shot;  // packets have owners that add them up
+  uint8_t data_warps;  // of a block; service warps come after them
+  uint8_t op;          // ReduceOp
+  uint8_t two_shot;    // packets have owners that add them up
   uint64_t tag;      // pack(CallTag)
   PeerLink peers[kMaxPeers];  // in rank order, this rank left out
   uint32_t flagged_offset;  // of the flagged and the sentinel regions within a part,

@@ -22,7 +22,7 @@ struct UserBuffer {
 
   // Zeroes beyond the end of the message.
   SHUNT_DEVICE static Packet load(Place from) {
-    if (!from.whole()) return load_slow(from.at, from.bytes());
+    if (!SHUNT_LIKELY(from.whole())) return load_slow(from.at, from.bytes());
     if constexpr (kBytes == 16) {
       return device::load_user16(from.at);
     } else {
@@ -31,7 +31,7 @@ struct UserBuffer {
   }
 
   SHUNT_DEVICE static void store(Place to, Packet p) {
-    if (!to.whole()) {
+    if (!SHUNT_LIKELY(to.whole())) {
       store_slow(to.at, to.bytes(), p);
     } else if constexpr (kBytes == 16) {
       device::store_user16(to.at, p);

@@ -22,8 +22,8 @@ SHUNT_COLD Stop look_up(const AllReduceParams& params, uint32_t counter, uint32_
   const uint64_t waited = device::clock_ns() - start;
   const bool late = params.timeout_ns != 0 && waited > params.timeout_ns;
   if (late || waited > kReportAfterNs) {
-    device::store<Word::k8>(&params.board->waits[device::block()],
-                            packet_of(params.tag, join(counter, peer_at(params.rank, index) + 1)),
+    device::store(&params.board->waits[device::block()],
+                            packet_of(params.tag, join(counter, peer_at(params.rank, index) + 1)), Word::k8,
                             false);
     device::sleep_ns(kBackOffNs);
   }
@@ -36,17 +36,17 @@ class Wait {
   SHUNT_DEVICE Wait(const AllReduceParams& params, uint32_t counter)
       : params_(params), counter_(counter) {}
 
-  // Polls `from`, where peer number `index` puts a packet of codec C, until all of it is there; `got`: what the
-  // first poll saw, and the packet in the end. False: stop without storing anything.
-  template <typename C>
-  SHUNT_DEVICE bool until(const unsigned char* from, uint32_t index, Packet& got) {
-    if (C::arrived(got, counter_)) return true;
+  // Polls `from`, where peer number `index` puts a packet, until all of it has arrived; `got`: what the first
+  // poll saw, and the packet in the end. False: stop without storing anything.
+  template <typename F>
+  SHUNT_DEVICE bool until(const unsigned char* from, uint32_t index, Packet& got, F&& arrived) {
+    if (arrived(got)) return true;
     for (;;) {
       SHUNT_ONE_BY_ONE
       for (uint32_t poll = 0; poll < kPollsPerCheck; ++poll) {
         device::pause();
         got = device::load(from);
-        if (C::arrived(got, counter_)) return true;
+        if (arrived(got)) return true;
       }
       if (start_ == 0) start_ = device::clock_ns();
       reason_ = look_up(params_, counter_, index, start_);

@@ -57,7 +57,7 @@ std::unique_ptr<GpuDevice> open_device(cu::Device ordinal) {
       static_cast<uint32_t>(attribute(ordinal, cu::kAttributeMultiprocessorCount));
   // 0 where its blocks are too small; load_kernels then refuses.
   device->limits.max_threads = std::min(
-      device->limits.max_threads, (threads - std::min(threads, kHeaderThreads)) / 32 * 32);
+      device->limits.max_threads, (threads - std::min(threads, kHeaderThreads + kWipeThreads)) / 32 * 32);
   // All lanes of a call must be able to run at once beside the user's kernels.
   device->limits.max_lanes = std::clamp(processors, 1u, device->limits.max_lanes);
   return device;

@@ -21,7 +21,7 @@ cu::Result launch_all_reduce(const SlabSet& set, const DeviceLimits& limits, con
   const cu::Function kernel =
       set.device().kernels[static_cast<size_t>(variant_of(plan, call.op))][batch_index(params.ranks)]
                           [static_cast<size_t>(call.type)];
-  return cu::api().launch(kernel, plan.lanes, 1, 1, plan.threads + kHeaderThreads, 1, 1, 0, call.stream,
+  return cu::api().launch(kernel, plan.lanes, 1, 1, block_threads(params), 1, 1, 0, call.stream,
                           arguments, nullptr);
 }
 

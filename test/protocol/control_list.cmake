@@ -10,7 +10,7 @@ shunt_control_fails(one_half hang --types flagged --placement push --shots one)
 
 # No wipe: the data of two calls ago is taken for new.
 shunt_control_edit(no_wipe all_reduce.cuh
-  [[device::store<Word::k8>(const_cast<unsigned char*>(source(p, index)), C::wiped(), false);]]
+  [[device::store(const_cast<unsigned char*>(source(p, index)), C::wiped(), Word::k8, false);]]
   [[]])
 shunt_add_control(no_wipe)
 shunt_control_fails(no_wipe wrong-sum --types sentinel --placement push --shots one)
@@ -25,8 +25,8 @@ shunt_control_fails(host_counter wrong-sum --program replay --shots one)
 
 # The counter advances while threads of the lane have not begun: they take it for the call after.
 shunt_control_edit(no_barrier all_reduce.cuh
-  [[if (device::barrier_or(reason != Stop::kNone)) return;]]
-  [[if (reason != Stop::kNone) return;]])
+  [[if (device::barrier_or(reason != Stop::kNone) || thread < data_threads) return;]]
+  [[if (reason != Stop::kNone || thread < data_threads) return;]])
 shunt_add_control(no_barrier)
 shunt_control_fails(no_barrier hang)
 
@@ -40,7 +40,7 @@ shunt_control_fails(one_region wrong-sum --cap 256 --placement push --shots one)
 
 # Flagged regions never zeroed: after 2^32 calls a slot still holds the flag that is due again.
 shunt_control_edit(no_zeroing all_reduce.cuh
-  [[if (!has_outbox(params) && zeroes_flags(counter, params.parts)) zero_flagged_region(params, counter);]]
+  [[zero_flagged_region(params, counter, thread - data_threads);]]
   [[]])
 shunt_add_control(no_zeroing)
 shunt_control_fails(no_zeroing wrong-sum --program wrap --cap 2048 --types flagged --placement push --shots one)
@@ -74,10 +74,10 @@ shunt_control_fails(not_claimed wrong-sum --program overlap --calls 2 --seeds 10
 
 # Padding is all ones when it is sent: the reader waits for it for ever.
 shunt_control_edit(padding_all_ones all_reduce.cuh
-  [[    const Packet sent = C::with_flag(sent_, counter);]]
-  [[    Packet sent = C::with_flag(sent_, counter);
+  [[    const Packet sent = C::with_flag(sent_, counter, header_);]]
+  [[    Packet sent = C::with_flag(sent_, counter, header_);
     const uint32_t left = params_.bytes - (first_ + thread_) * C::kPayload;
-    if (kProtocol == Protocol::kSentinel && thread_ < packets_ && left < sizeof(sent)) {
+    if (kProtocol == Protocol::kSentinel && !header_ && left < sizeof(sent)) {
       memset(reinterpret_cast<unsigned char*>(&sent) + left, 0xff, sizeof(sent) - left);
     }]])
 shunt_add_control(padding_all_ones)
@@ -128,7 +128,7 @@ shunt_control_fails(by_alignment hang --cap 256 --shots one)
 # ---- outboxes (pull, host) -------------------------------------------------------------------------------
 # The writer does not wipe: the data of four calls ago is taken for new.
 shunt_control_edit(no_outbox_wipe all_reduce.cuh
-  [[device::store<Word::k8>(sentinel + p * kPacketBytes, Packet{{~0u, ~0u, ~0u, ~0u}}, true);]]
+  [[device::store(sentinel + p * kPacketBytes, Packet{{~0u, ~0u, ~0u, ~0u}}, Word::k8, true);]]
   [[(void)sentinel;]])
 shunt_add_control(no_outbox_wipe)
 shunt_control_fails(no_outbox_wipe wrong-sum --placement pull --types sentinel)

@@ -170,7 +170,7 @@ bool World::next(uint32_t stream, Launch& launch) {
   recorded.buffers[rank].prepare(step.inputs[rank]);
   stopped_before_[stream] = slabs_.stop(rank) != static_cast<uint32_t>(Stop::kNone);
   launch = {recorded.kernel->body, &recorded.params[rank], recorded.plan.lanes,
-            recorded.plan.threads + shunt::kHeaderThreads,
+            block_threads(recorded.params[rank]),
             !stopped_before_[stream]};
   if (launches_[rank]++ == disturbance.at_step && rank == disturbance.victim) begin_disturbance();
   return true;

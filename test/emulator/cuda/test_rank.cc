@@ -95,7 +95,7 @@ void Rank::launch(CUstream on, size_t count, uint64_t timeout_ns) {
   AllReduceParams p = params(count, plan);
   p.timeout_ns = timeout_ns;
   void* arguments[] = {&p};
-  CU(cuLaunchKernel(kernel_, plan.lanes, 1, 1, plan.threads + kHeaderThreads, 1, 1, 0, on,
+  CU(cuLaunchKernel(kernel_, plan.lanes, 1, 1, block_threads(p), 1, 1, 0, on,
                     arguments, nullptr));
 }
 
