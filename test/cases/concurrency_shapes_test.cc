@@ -183,9 +183,7 @@ TEST_CASE("job: groups", "[.]") {
     streams[0].wait();
     for (Exchange* exchange : {&small, &middle, &large}) exchange->check(rank.ranks);
   }
-  std::puts("all right");
-  rank.barrier();
-  NCCL(ncclCommDestroy(comm));
+  done(rank, {comm});
 }
 
 TEST_CASE("case_26_groups") {

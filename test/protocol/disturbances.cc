@@ -77,7 +77,6 @@ void World::begin_disturbance() {
 }
 
 bool World::stuck() {
-  if (options_.allow_traps && traps_ != 0 && order_all(HostOrder::kTrap)) return true;
   switch (disturbance.kind) {
     case Kind::kNone:
       return false;
@@ -129,11 +128,6 @@ bool World::stuck_in_abort() {
 void World::trapped(uint32_t rank) {
   ++traps_;
   const shunt::FaultReport& fault = slabs_.board(rank).fault;
-  if (options_.allow_traps) {
-    // Peers that spin would never be found stuck.
-    for (uint32_t peer = 0; peer < ranks(); ++peer) add_timer({50'000, Timer::What::kAbort, peer});
-    return;
-  }
   if (disturbance.kind == Kind::kMismatch || disturbance.kind == Kind::kOverlap) {
     const bool told = ordered_[rank] == HostOrder::kTrap;
     if (!told && fault.fault == Fault::kNone) {

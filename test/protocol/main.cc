@@ -25,8 +25,7 @@ struct Arguments {
   std::fprintf(
       stderr,
       "options: --program NAME --ranks N,N,... --seeds N --first-seed N --calls N --cap BYTES\n"
-      "         --max-lanes N --types all|flagged|sentinel|NAME --aligned --allow-late-stores\n"
-      "         --allow-traps\n"
+      "         --max-lanes N --types all|flagged|sentinel|NAME --aligned\n"
       "         --expect none|wrong-sum|hang|store-after-stop|trap|stray|unreported\n");
   std::exit(2);
 }
@@ -46,14 +45,6 @@ Arguments parse(int argc, char** argv) {
     const std::string name = argv[i];
     if (name == "--aligned") {
       a.options.aligned = true;
-      continue;
-    }
-    if (name == "--allow-traps") {
-      a.options.allow_traps = true;
-      continue;
-    }
-    if (name == "--allow-late-stores") {
-      a.options.allow_late_stores = true;
       continue;
     }
     if (++i == argc) usage(name + " wants a value");

@@ -16,8 +16,7 @@ struct Options {
   uint32_t max_lanes = 0;          // likewise
   std::string types = "all";       // all, flagged, sentinel or the name of one
   bool aligned = false;            // all buffers at 16-byte addresses
-  bool allow_late_stores = false;  // do not look at stores of a rank that has stopped,
-  bool allow_traps = false;        // nor at traps: what does a peer make of it?
+  bool allow_late_stores = false;  // do not look at stores of a rank that has stopped
 };
 
 struct Outcome {
