@@ -344,7 +344,7 @@ TEST_CASE("job: mixed program", "[.]") {
 namespace {
 
 struct Tally {
-  unsigned long long jobs = 0, shunted = 0, forwarded = 0;
+  unsigned long long jobs = 0, repeated = 0, shunted = 0, forwarded = 0;
   size_t wrong = 0;
 };
 
@@ -352,7 +352,8 @@ int number_or(const char* variable, int otherwise) {
   return std::getenv(variable) != nullptr ? number_of(variable) : otherwise;
 }
 
-void run_seed(int ranks, int seed, Tally& tally) {
+// False: the machine was so loaded that a probe met its deadline, and a communicator forwards, rightly.
+bool run_seed(int ranks, int seed, bool last, Tally& tally) {
   constexpr const char* kCaps[] = {"2048", "4096", "4096", "16384"};
   constexpr const char* kDelays[] = {"*:0", "*:300", "0:2000"};
   JobOptions options{.ranks = ranks};
@@ -364,6 +365,7 @@ void run_seed(int ranks, int seed, Tally& tally) {
   Job job("mixed program", options);
   std::string trouble = job.trouble(100);
   const std::string output = job.output();
+  if (!last && count_of(output, "the probe's kernels do not end") != 0) return false;
   const auto called = [&](Flag flag) -> unsigned long long { return job.shared().flags[flag]; };
   const auto more = [&](bool wrong, const std::string& what) {
     if (trouble.empty() && wrong) trouble = what + "\n" + output;
@@ -375,20 +377,24 @@ void run_seed(int ranks, int seed, Tally& tally) {
   ++tally.jobs;
   tally.shunted += called(kShunted);
   tally.forwarded += called(kForwarded);
-  if (trouble.empty()) return;
+  if (trouble.empty()) return true;
   ++tally.wrong;
   FAIL_CHECK("CASES_RANKS=" << ranks << " CASES_FIRST_SEED=" << seed << " CASES_SEEDS=1: " << trouble);
+  return true;
 }
 
 void run_seeds(const std::vector<int>& ranks, int first, int seeds) {
   Tally tally;
   for (int seed = first; seed < first + seeds; ++seed) {
     for (const int n : ranks) {
-      if (tally.wrong < 10) run_seed(n, seed, tally);
+      if (tally.wrong >= 10) continue;
+      for (int turn = 0; !run_seed(n, seed, turn == 3, tally); ++turn) ++tally.repeated;
     }
     if ((seed - first + 1) % 50 == 0 || seed == first + seeds - 1) {
-      std::printf("mixed program: %llu jobs, %llu calls shunted, %llu forwarded, %zu wrong\n",
-                  tally.jobs, tally.shunted, tally.forwarded, tally.wrong);
+      std::printf(
+          "mixed program: %llu jobs (%llu more on a loaded machine), %llu calls shunted, %llu "
+          "forwarded, %zu wrong\n",
+          tally.jobs, tally.repeated, tally.shunted, tally.forwarded, tally.wrong);
       std::fflush(stdout);
     }
   }
