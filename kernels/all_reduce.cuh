@@ -1,5 +1,6 @@
-// The kernel: one shot, push. Each lane (block) stores its packets to every peer's mailbox, polls the same
-// packets from every peer, adds in rank order and stores the result. No fence, no barrier between ranks.
+// The kernel. Each lane (block) stores its packets where the peers look for them, polls the same packets from
+// every peer, adds in rank order and stores the result (one shot); or sends each packet to its owner, which
+// adds and sends the sum (two shots). No fence, no barrier between ranks.
 // Why each step is as it is stands in DESIGN.md, "The kernel"; do not reorder without reading it.
 #pragma once
 
@@ -8,6 +9,25 @@
 #include "kernels/wait.cuh"
 
 namespace shunt {
+
+// The writer wipes its outbox: in call k what call k - 2 left, whatever its protocol and extent. All peers have
+// read that, since call k - 1 had data of every peer; they poll that part again in call k + 2, and a kernel
+// boundary lies between this and what lets them get that far.
+SHUNT_COLD void wipe_left(const AllReduceParams& params, uint32_t counter, uint32_t thread,
+                          uint32_t threads) {
+  const uint32_t before = part_of(counter + 2, kSharedParts);
+  unsigned char* part = params.peers[0].write + before * params.part_bytes;
+  const uint32_t left = device::load_word(&lane_state(params, device::block())->left[before]);
+  unsigned char* sentinel = part + params.sentinel_offset + device::block() * params.sentinel_lane_bytes;
+  for (uint32_t p = thread; p < left; p += threads) {
+    device::store<Word::k8>(sentinel + p * kPacketBytes, Packet{{~0u, ~0u, ~0u, ~0u}}, true);
+  }
+  if (!zeroes_flags(counter, kSharedParts)) return;
+  unsigned char* flagged = part + params.flagged_offset + device::block() * params.flagged_lane_bytes;
+  for (uint32_t at = thread * kPacketBytes; at < params.flagged_lane_bytes; at += threads * kPacketBytes) {
+    device::store<Word::k8>(flagged + at, Packet{}, true);
+  }
+}
 
 // One lane's part of one call, seen by one data thread. kPeerBatch: peers polled at once.
 template <DataType kType, Protocol kProtocol, Variant kVariant, uint32_t kPeerBatch>
@@ -27,115 +47,177 @@ class Lane {
     const uint32_t packets = (params.bytes + C::kPayload - 1) / C::kPayload;
     const uint32_t left = packets > first_ ? packets - first_ : 0;
     packets_ = left < params.packets_per_lane ? left : params.packets_per_lane;
-    data_ = params.data_offset + device::block() * params.lane_bytes + thread * kPacketBytes;
     if (thread < packets_) own_ = own_data(thread);
-    from_ = mailbox_of(params, 0) + data_;
-    to_ = C::User::place(params.recv, first_ + thread, params.bytes);
-    sent_ = C::encode(own_, 0);
+    data_ = params.data_offset + device::block() * params.lane_bytes + thread * kPacketBytes;
+    to_ = params.peers[0].write + data_;
+    from_ = params.peers[0].read + data_;
+    result_ = C::User::place(params.recv, first_ + thread, params.bytes);
     device::settle(data_);
     device::settle(packets_);
+    device::settle(to_);
     device::settle(from_);
-    device::settle(to_.at);
-    device::settle(to_.left);
+    device::settle(result_.at);
+    device::settle(result_.left);
+    sent_ = C::encode(own_, 0);
   }
 
   // Returns why it stopped, kNone if it finished.
   SHUNT_DEVICE Stop run(uint32_t counter) {
     const uint32_t part = part_of(counter, params_.parts) * params_.part_bytes;
     data_ += part;
+    to_ += part;
     from_ += part;
     const Packet sent = C::with_flag(sent_, counter);
     Wait wait(params_, counter);
     if constexpr (kVariant == Variant::kFast) {
+      if (thread_ < packets_) send(thread_, sent);
+      if (has_outbox(params_)) wipe_left(params_, counter, thread_, threads_);
       if (thread_ >= packets_) return Stop::kNone;
-      send(thread_, sent);
-      return receive(thread_, own_, wait) ? Stop::kNone : wait.reason();
+      return sum_up(thread_, own_, wait, false) ? Stop::kNone : wait.reason();
+    } else {
+      return params_.two_shot ? two_shots(sent, wait) : one_shot(sent, wait);
     }
-    // All packets of a thread are sent before it polls the first.
-    Packet next = sent;
+  }
+
+  // How many sentinel packets of this lane's outbox the call leaves.
+  SHUNT_DEVICE uint32_t leaves() const { return kProtocol == Protocol::kSentinel ? packets_ : 0; }
+
+ private:
+  // All packets of a thread are sent before it polls the first.
+  SHUNT_DEVICE Stop one_shot(Packet sent, Wait& wait) {
     for (uint32_t p = thread_; p < packets_;) {
-      send(p, next);
+      send(p, sent);
       p += threads_;
-      if (p >= packets_) break;
-      Packet more = own_data(p);
-      next = C::encode(more, counter);
+      if (p < packets_) sent = outgoing(p, wait);
     }
+    if (has_outbox(params_)) wipe_left(params_, wait.counter(), thread_, threads_);
     Packet own = own_;
     for (uint32_t p = thread_; p < packets_;) {
-      if (!receive(p, own, wait)) return wait.reason();
+      if (!sum_up(p, own, wait, false)) return wait.reason();
       p += threads_;
-      if (p >= packets_) break;
-      own = own_data(p);
-      (void)C::encode(own, counter);
+      if (p < packets_) own = own_packet(p);
     }
     return Stop::kNone;
   }
 
- private:
-  // Packet p of this rank's own data, as the user has it.
+  // First what others add up, so that nobody waits for a thread that waits itself; then what this rank adds
+  // up; then what comes back.
+  SHUNT_DEVICE Stop two_shots(Packet sent, Wait& wait) {
+    const uint32_t lane = device::block();
+    for (uint32_t p = thread_; p < packets_;) {
+      const uint32_t owner = owner_of(p, lane, params_.ranks);
+      if (owner != params_.rank) {
+        store(p, has_outbox(params_) ? 0 : peer_index(params_.rank, owner), sent);
+      }
+      p += threads_;
+      if (p < packets_) sent = outgoing(p, wait);
+    }
+    if (has_outbox(params_)) wipe_left(params_, wait.counter(), thread_, threads_);
+    for (uint32_t p = thread_; p < packets_; p += threads_) {
+      if (owner_of(p, lane, params_.ranks) != params_.rank) continue;
+      if (!sum_up(p, own_packet(p), wait, true)) return wait.reason();
+    }
+    for (uint32_t p = thread_; p < packets_; p += threads_) {
+      const uint32_t owner = owner_of(p, lane, params_.ranks);
+      if (owner == params_.rank) continue;
+      const uint32_t index = peer_index(params_.rank, owner);
+      Packet sum = load(p, index);
+      if (!await(p, index, sum, wait)) return wait.reason();
+      C::User::store(place(p), C::decode(sum));
+      wipe(p, index);
+    }
+    return Stop::kNone;
+  }
+
+  // Packet p of this rank's own data, as the user has it,
   SHUNT_DEVICE Packet own_data(uint32_t p) const {
     return C::User::load(C::User::place(params_.send, first_ + p, params_.bytes));
+  }
+  // as it is added,
+  SHUNT_DEVICE Packet own_packet(uint32_t p) const {
+    Packet own = own_data(p);
+    (void)C::encode(own, 0);
+    return own;
+  }
+  // and as it is sent.
+  SHUNT_DEVICE Packet outgoing(uint32_t p, const Wait& wait) const {
+    Packet own = own_data(p);
+    return C::encode(own, wait.counter());
+  }
+  SHUNT_DEVICE typename C::User::Place place(uint32_t p) const {
+    return kVariant == Variant::kFast || p == thread_
+               ? result_
+               : C::User::place(params_.recv, first_ + p, params_.bytes);
   }
   // Of packet p from this thread's first one.
   SHUNT_DEVICE uint32_t beyond(uint32_t p) const {
     return kVariant == Variant::kFast ? 0 : (p - thread_) * kPacketBytes;
   }
 
-  // This thread's first packet from peer number `index`.
-  SHUNT_DEVICE unsigned char* mailbox(uint32_t index) const {
-    return kPeerBatch == 1 ? from_ : from_ + index * params_.mailbox_bytes;
+  SHUNT_DEVICE void store(uint32_t p, uint32_t index, Packet sent) const {
+    unsigned char* to = kPeerBatch == 1 ? to_ : params_.peers[index].write + data_;
+    device::store<C::kWord>(to + beyond(p), sent, true);
   }
+  SHUNT_DEVICE const unsigned char* source(uint32_t p, uint32_t index) const {
+    return (kPeerBatch == 1 ? from_ : params_.peers[index].read + data_) + beyond(p);
+  }
+  SHUNT_DEVICE Packet load(uint32_t p, uint32_t index) const { return device::load(source(p, index)); }
 
-  // Peers in the order rank + 1, rank + 2, ...: one stream in and one out at each GPU at a time.
+  // To all peers, in the order rank + 1, rank + 2, ...: one stream in and one out at each GPU at a time.
   SHUNT_DEVICE void send(uint32_t p, Packet sent) const {
+    if (kPeerBatch == 1 || has_outbox(params_)) return store(p, 0, sent);
     uint32_t peer = params_.rank == peers_ ? 0 : params_.rank;  // index of rank + 1
     for (uint32_t i = 0; i < peers_; ++i) {
-      device::store<C::kWord>(params_.write[kPeerBatch == 1 ? 0 : peer] + data_ + beyond(p), sent,
-                              true);
+      store(p, peer, sent);
       peer = peer + 1 == peers_ ? 0 : peer + 1;
     }
   }
 
-  SHUNT_DEVICE bool receive(uint32_t p, Packet own, Wait& wait) {
+  // Waits until packet p of peer number `index` is whole; `got`: what the first look saw.
+  SHUNT_DEVICE bool await(uint32_t p, uint32_t index, Packet& got, Wait& wait) const {
+    return wait.until<C>(source(p, index), index, got);
+  }
+  // In a mailbox the reader wipes what it has read: the peer writes here again two calls on, after this lane
+  // has finished this call.
+  SHUNT_DEVICE void wipe(uint32_t p, uint32_t index) const {
+    if (kProtocol != Protocol::kSentinel || has_outbox(params_)) return;
+    device::store<Word::k8>(const_cast<unsigned char*>(source(p, index)), C::wiped(), false);
+  }
+
+  // Adds up packet p of all ranks and stores the sum, `to_peers` too. Polls up to kPeerBatch peers at once, so
+  // that their latencies overlap.
+  SHUNT_DEVICE bool sum_up(uint32_t p, Packet own, Wait& wait, bool to_peers) {
     Sum<C> sum;
     for (uint32_t base = 0; base < peers_; base += kPeerBatch) {
       Packet got[kPeerBatch];
-      if (!poll(p, base, got, wait)) return false;
+      SHUNT_UNROLL
+      for (uint32_t i = 0; i < kPeerBatch; ++i) {
+        if (base + i < peers_) got[i] = load(p, base + i);
+      }
+      SHUNT_UNROLL
+      for (uint32_t i = 0; i < kPeerBatch; ++i) {
+        if (base + i >= peers_) break;
+        if (!await(p, base + i, got[i], wait)) return false;
+      }
       add(sum, base, got, own);
       if constexpr (kPeerBatch == 1) break;
     }
     with_op<kVariant>(params_.op, [&](auto op) {
-      auto to = to_;
-      if (kVariant != Variant::kFast && p != thread_) to = C::User::place(params_.recv, first_ + p, params_.bytes);
-      C::User::store(to, sum.template result<op()>(params_.ranks));
+      Packet total = sum.template result<op()>(params_.ranks);
+      if (kVariant != Variant::kFast && to_peers) send(p, C::encode(total, wait.counter()));
+      C::User::store(place(p), total);
     });
-    return true;
-  }
-
-  // Polls packet p of up to kPeerBatch peers at once, so that their latencies overlap. The reader wipes
-  // what it has read: the peer writes here again two calls on, after this lane has finished this call.
-  SHUNT_DEVICE bool poll(uint32_t p, uint32_t base, Packet (&got)[kPeerBatch], Wait& wait) {
-    SHUNT_UNROLL
-    for (uint32_t i = 0; i < kPeerBatch; ++i) {
-      if (base + i < peers_) got[i] = device::load(mailbox(base + i) + beyond(p));
-    }
-    SHUNT_UNROLL
-    for (uint32_t i = 0; i < kPeerBatch; ++i) {
-      if (base + i >= peers_) break;
-      unsigned char* from = mailbox(base + i) + beyond(p);
-      while (!C::arrived(got[i], wait.counter())) {
-        if (!wait.again(base + i)) return false;
-        got[i] = device::load(from);
-      }
-      if constexpr (kProtocol == Protocol::kSentinel) {
-        device::store<Word::k8>(from, C::wiped(), false);
-      }
-    }
+    for (uint32_t i = 0; i < peers_; ++i) wipe(p, i);
     return true;
   }
 
   // Adds peers base, base + 1, ... with this rank's own packet in its place, in rank order.
   SHUNT_DEVICE void add(Sum<C>& sum, uint32_t base, const Packet (&got)[kPeerBatch], Packet own) const {
+    if constexpr (kVariant == Variant::kFast && kPeerBatch == 1 && device::kSumsCommute) {
+      sum.start(own);
+      sum.template add<ReduceOp::kSum>(C::decode(got[0]));
+      return;
+    }
     const uint32_t left = peers_ - base;
     const uint32_t here = kPeerBatch == 1 || left < kPeerBatch ? left : kPeerBatch;
     const bool last = here == left;
@@ -164,11 +246,12 @@ class Lane {
   const uint32_t threads_;
   const uint32_t first_;  // packet of the call
   uint32_t packets_;      // of this lane
-  uint32_t data_;         // offset of this thread's first packet in every mailbox
-  unsigned char* from_;   // where it comes from peer 0
-  typename C::User::Place to_;  // and goes to the user
-  Packet own_{};                // this rank's: as it is added,
-  Packet sent_{};               // and as it is sent
+  uint32_t data_;         // offset of this thread's first packet in every mailbox,
+  unsigned char* to_;     // that packet for peer 0
+  const unsigned char* from_;       // and from it,
+  typename C::User::Place result_;  // and where the sum goes
+  Packet own_{};                    // this rank's: as it is added,
+  Packet sent_{};                   // and as it is sent
 };
 
 SHUNT_COLD void report_fault(const AllReduceParams& params, Fault fault, uint32_t peer,
@@ -181,17 +264,25 @@ SHUNT_COLD void report_fault(const AllReduceParams& params, Fault fault, uint32_
   device::trap();
 }
 
-// Takes the lane: its call counter, or 0 if there is nothing to do. One thread of the block calls this.
+// Takes the lane: its call counter, or kClaimed if there is nothing to do. One thread of the block calls this.
 // Claimed before anything is stored: a second kernel in the lane (two graphs replayed at once, say) would
 // use the same counter, and a peer would take its data for this call's.
-SHUNT_DEVICE uint32_t claim(const AllReduceParams& params, LaneState* state) {
+struct Claim {
+  uint32_t counter;
+  uint32_t stopped;
+};
+SHUNT_DEVICE Claim claim(const AllReduceParams& params) {
+  LaneState* state = lane_state(params, device::block());
   const uint32_t counter = device::exchange_word(&state->counter, kClaimed);
   const uint32_t stopped = device::load_word(stop_word(params));
+  return {counter, stopped};
+}
+SHUNT_DEVICE uint32_t counter_of(const AllReduceParams& params, Claim claim) {
   // Sticky: a sum that once went unfinished on this rank makes every later kernel stop before its first
   // store, so no peer can take old data for new.
-  if (stopped != static_cast<uint32_t>(Stop::kNone)) return 0;
-  if (counter == kClaimed) report_fault(params, Fault::kEnteredTwice, params.rank, 0);
-  return counter;
+  if (claim.stopped != static_cast<uint32_t>(Stop::kNone)) return kClaimed;
+  if (claim.counter == kClaimed) report_fault(params, Fault::kEnteredTwice, params.rank, 0);
+  return claim.counter;
 }
 
 // The header warp: thread h exchanges headers with peer h and compares tags.
@@ -202,14 +293,14 @@ SHUNT_DEVICE Stop exchange_headers(const AllReduceParams& params, uint32_t count
   const uint32_t offset =
       part_of(counter, params.parts) * params.part_bytes + device::block() * kPacketBytes;
   Packet tag = packet_of(params.tag, 0);
-  device::store<Word::k8>(params.write[h] + offset, C::encode(tag, counter), true);
-  Wait wait(params, counter);
-  unsigned char* from = mailbox_of(params, h) + offset;
-  Packet got = device::load(from);
-  while (!C::arrived(got, counter)) {
-    if (!wait.again(h)) return wait.reason();
-    got = device::load(from);
+  // An outbox has one header for all peers.
+  if (h == 0 || !has_outbox(params)) {
+    device::store<Word::k8>(params.peers[h].write + offset, C::encode(tag, counter), true);
   }
+  Wait wait(params, counter);
+  const unsigned char* from = params.peers[h].read + offset;
+  Packet got = device::load(from);
+  if (!wait.until<C>(from, h, got)) return wait.reason();
   const uint64_t theirs = join(C::decode(got).w[0], C::decode(got).w[1]);
   if (theirs != params.tag) {
     report_fault(params, Fault::kTagMismatch, peer_at(params.rank, h), theirs);
@@ -217,44 +308,43 @@ SHUNT_DEVICE Stop exchange_headers(const AllReduceParams& params, uint32_t count
   return Stop::kNone;
 }
 
-// Zeroes this lane's whole flagged region of one part, for every peer. After the block barrier only: all
-// packets of the part have been read, and peers write it again no sooner than two calls on.
+// Zeroes this lane's whole flagged region of one part, in every mailbox that this rank reads. After the block
+// barrier only: all packets of the part have been read, and peers write it again no sooner than two calls on.
 SHUNT_COLD void zero_flagged_region(const AllReduceParams& params, uint32_t counter) {
   const uint32_t region = part_of(counter, params.parts) * params.part_bytes +
                           params.flagged_offset + device::block() * params.flagged_lane_bytes;
   for (uint32_t i = 0; i < params.ranks - 1u; ++i) {
+    auto* mailbox = const_cast<unsigned char*>(params.peers[i].read);
     for (uint32_t at = device::thread() * kPacketBytes; at < params.flagged_lane_bytes;
          at += device::block_dim() * kPacketBytes) {
-      device::store<Word::k8>(mailbox_of(params, i) + region + at, Packet{}, false);
+      device::store<Word::k8>(mailbox + region + at, Packet{}, false);
     }
   }
 }
 
-// The block's data threads, then one header warp, whose first thread claims the lane: before anything else
-// it does, since all wait for that.
+// Data threads, then one header warp, whose first thread claims the lane: before anything else in the block,
+// since all wait for that. One straight line up to the wait: each launch fetches its instructions anew.
 template <DataType kType, Protocol kProtocol, Variant kVariant, uint32_t kPeerBatch>
 SHUNT_DEVICE void all_reduce(const AllReduceParams& params) {
-  LaneState* state = lane_state(params, device::block());
   const uint32_t data_threads = device::block_dim() - kHeaderThreads;
   const uint32_t thread = device::thread();
-  Stop reason = Stop::kNone;
-  uint32_t counter = kClaimed;
-  if (thread < data_threads) {
-    Lane<kType, kProtocol, kVariant, kPeerBatch> lane(params, thread, data_threads);
-    counter = device::broadcast(0, data_threads);
-    if (counter == kClaimed) return;
-    reason = lane.run(counter);
-  } else {
-    const uint32_t claimed = thread == data_threads ? claim(params, state) : 0;
-    counter = device::broadcast(claimed, data_threads);
-    if (counter == kClaimed) return;
-    reason = exchange_headers(params, counter, thread - data_threads);
-  }
+  Claim claimed{};
+  if (thread == data_threads) claimed = claim(params);
+  Lane<kType, kProtocol, kVariant, kPeerBatch> lane(params, thread, data_threads);
+  const uint32_t counter = device::broadcast(
+      thread == data_threads ? counter_of(params, claimed) : kClaimed, data_threads);
+  if (counter == kClaimed) return;
+  const Stop reason = SHUNT_LIKELY(thread < data_threads)
+                          ? lane.run(counter)
+                          : exchange_headers(params, counter, thread - data_threads);
   if (reason != Stop::kNone) device::store_word(stop_word(params), static_cast<uint32_t>(reason));
   // The counter advances only when every thread of the lane has read everything of this call.
   if (device::barrier_or(reason != Stop::kNone)) return;
-  if (zeroes_flags(counter, params.parts)) zero_flagged_region(params, counter);
-  if (thread == 0) device::store_word(&state->counter, next_counter(counter));
+  if (!has_outbox(params) && zeroes_flags(counter, params.parts)) zero_flagged_region(params, counter);
+  if (thread != 0) return;
+  LaneState* state = lane_state(params, device::block());
+  if (has_outbox(params)) device::store_word(&state->left[part_of(counter, kSharedParts)], lane.leaves());
+  device::store_word(&state->counter, next_counter(counter));
 }
 
 }  // namespace shunt

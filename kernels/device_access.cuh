@@ -13,13 +13,16 @@
 #define SHUNT_COLD static __device__ __noinline__
 #define SHUNT_COLD_MEMBER __device__ __noinline__
 #define SHUNT_UNROLL _Pragma("unroll")
+#define SHUNT_ONE_BY_ONE _Pragma("unroll 1")
 #else
 #include "kernels/host_runtime.h"
 #define SHUNT_DEVICE inline
 #define SHUNT_COLD inline
 #define SHUNT_COLD_MEMBER inline
 #define SHUNT_UNROLL
+#define SHUNT_ONE_BY_ONE
 #endif
+#define SHUNT_LIKELY(condition) __builtin_expect((condition), 1)
 
 namespace shunt {
 
@@ -39,6 +42,9 @@ enum class Word : uint32_t { k4 = 4, k8 = 8 };
 namespace device {
 
 #ifdef __CUDACC__
+
+// a + b and b + a are the same bits, NaNs too: a GPU has one NaN to give, a CPU keeps an operand's.
+inline constexpr bool kSumsCommute = true;
 
 SHUNT_DEVICE uint32_t thread() { return threadIdx.x; }
 SHUNT_DEVICE uint32_t block() { return blockIdx.x; }
@@ -60,13 +66,26 @@ SHUNT_DEVICE Packet load(const void* address) {
                : "memory");
   return packet_of(low, high);
 }
-// The user's memory: ordinary accesses, 16-byte aligned.
-SHUNT_DEVICE Packet load_user16(const void* address) {
-  const uint4 v = *static_cast<const uint4*>(address);
-  return {{v.x, v.y, v.z, v.w}};
+// The user's memory: ordinary accesses, aligned to their size.
+SHUNT_DEVICE Packet load_user16(uintptr_t address) {
+  Packet p;
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(p.w[0]), "=r"(p.w[1]), "=r"(p.w[2]), "=r"(p.w[3])
+               : "l"(address));
+  return p;
 }
-SHUNT_DEVICE void store_user16(void* address, Packet p) {
-  *static_cast<uint4*>(address) = make_uint4(p.w[0], p.w[1], p.w[2], p.w[3]);
+SHUNT_DEVICE void store_user16(uintptr_t address, Packet p) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(p.w[0]), "r"(p.w[1]),
+               "r"(p.w[2]), "r"(p.w[3])
+               : "memory");
+}
+SHUNT_DEVICE uint64_t load_user8(uintptr_t address) {
+  uint64_t value;
+  asm volatile("ld.global.u64 %0, [%1];" : "=l"(value) : "l"(address));
+  return value;
+}
+SHUNT_DEVICE void store_user8(uintptr_t address, uint64_t value) {
+  asm volatile("st.global.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
 }
 SHUNT_DEVICE uint32_t load_word(const uint32_t* address) {
   uint32_t value;
@@ -77,7 +96,12 @@ SHUNT_DEVICE void store_word(uint32_t* address, uint32_t value) {
   asm volatile("st.volatile.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
 SHUNT_DEVICE uint32_t exchange_word(uint32_t* address, uint32_t value) {
-  return atomicExch(address, value);
+  uint32_t before;
+  asm volatile("atom.relaxed.gpu.global.exch.b32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(address), "r"(value)
+               : "memory");
+  return before;
 }
 SHUNT_DEVICE int barrier_or(int predicate) { return __syncthreads_or(predicate); }
 // `value` of thread `from` of the block, to all its threads. May be called from several places: the barrier
@@ -91,7 +115,8 @@ SHUNT_DEVICE uint32_t broadcast(uint32_t value, uint32_t from) {
 // Computes `value` here and not later.
 SHUNT_DEVICE void settle(uint32_t& value) { asm volatile("" : "+r"(value)); }
 SHUNT_DEVICE void settle(uintptr_t& value) { asm volatile("" : "+l"(value)); }
-SHUNT_DEVICE void settle(unsigned char*& value) { asm volatile("" : "+l"(value)); }
+template <typename T>
+SHUNT_DEVICE void settle(T*& value) { asm volatile("" : "+l"(value)); }
 SHUNT_DEVICE void pause() {}
 SHUNT_DEVICE void sleep_ns(uint32_t ns) { __nanosleep(ns); }
 SHUNT_DEVICE uint64_t clock_ns() {
@@ -107,6 +132,8 @@ SHUNT_DEVICE void trap() {
 
 #else
 
+inline constexpr bool kSumsCommute = false;
+
 SHUNT_DEVICE uint32_t thread() { return host::thread_index().thread; }
 SHUNT_DEVICE uint32_t block() { return host::thread_index().block; }
 SHUNT_DEVICE uint32_t block_dim() { return host::thread_index().block_dim; }
@@ -120,12 +147,22 @@ SHUNT_DEVICE Packet load(const void* address) {
   host::load_packet(address, &low, &high);
   return packet_of(low, high);
 }
-SHUNT_DEVICE Packet load_user16(const void* address) {
+SHUNT_DEVICE Packet load_user16(uintptr_t address) {
   Packet p;
-  memcpy(&p, address, sizeof(p));
+  memcpy(&p, reinterpret_cast<const void*>(address), sizeof(p));
   return p;
 }
-SHUNT_DEVICE void store_user16(void* address, Packet p) { memcpy(address, &p, sizeof(p)); }
+SHUNT_DEVICE void store_user16(uintptr_t address, Packet p) {
+  memcpy(reinterpret_cast<void*>(address), &p, sizeof(p));
+}
+SHUNT_DEVICE uint64_t load_user8(uintptr_t address) {
+  uint64_t value;
+  memcpy(&value, reinterpret_cast<const void*>(address), sizeof(value));
+  return value;
+}
+SHUNT_DEVICE void store_user8(uintptr_t address, uint64_t value) {
+  memcpy(reinterpret_cast<void*>(address), &value, sizeof(value));
+}
 SHUNT_DEVICE uint32_t load_word(const uint32_t* address) { return host::load_word(address); }
 SHUNT_DEVICE void store_word(uint32_t* address, uint32_t value) {
   host::store_word(address, value);
@@ -153,10 +190,6 @@ SHUNT_DEVICE uint32_t* stop_word(const AllReduceParams& params) {
 }
 SHUNT_DEVICE LaneState* lane_state(const AllReduceParams& params, uint32_t lane) {
   return reinterpret_cast<LaneState*>(params.slab + Geometry::kLaneOffset) + lane;
-}
-// Mailbox (this rank, peer number `index`).
-SHUNT_DEVICE unsigned char* mailbox_of(const AllReduceParams& params, uint32_t index) {
-  return params.slab + params.mailboxes + index * params.mailbox_bytes;
 }
 
 }  // namespace shunt

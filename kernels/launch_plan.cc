@@ -18,17 +18,20 @@ LaunchPlan plan_launch(size_t bytes, DataType type, const DeviceLimits& limits) 
   plan.threads = std::min(plan.threads, divide_up(packets, 32) * 32);
   plan.lanes = std::min(limits.max_lanes, divide_up(packets, plan.threads));
   plan.packets_per_lane = divide_up(packets, plan.lanes);
+  plan.two_shot = size_t{packets} * kPacketBytes >= limits.two_shot_from;
   return plan;
 }
 
-Geometry plan_geometry(uint32_t ranks, size_t cap, const DeviceLimits& limits) {
+Geometry plan_geometry(uint32_t ranks, size_t cap, const DeviceLimits& limits,
+                       Placement placement) {
   // plan_launch gives a lane at most max(max_threads, an even share of the largest call).
   const auto capacity = [&](Protocol protocol) {
     return std::max(limits.max_threads, divide_up(packets_for(protocol, cap), limits.max_lanes));
   };
   Geometry geometry;
   geometry.ranks = ranks;
-  geometry.parts = kPushParts;
+  geometry.placement = placement;
+  geometry.parts = parts_of(placement);
   geometry.lanes = limits.max_lanes;
   geometry.flagged_packets = capacity(Protocol::kFlagged);
   geometry.sentinel_packets = capacity(Protocol::kSentinel);
@@ -42,7 +45,7 @@ std::string kernel_name(DataType type, Protocol protocol, Variant variant, uint3
 
 AllReduceParams common_params(const Geometry& geometry, Protocol protocol, uint32_t rank,
                               unsigned char* slab, HostBoard* board,
-                              unsigned char* const (&write)[kMaxPeers]) {
+                              const PeerLink (&peers)[kMaxPeers]) {
   const bool sentinel = protocol == Protocol::kSentinel;
   AllReduceParams params{};
   params.slab = slab;
@@ -51,15 +54,13 @@ AllReduceParams common_params(const Geometry& geometry, Protocol protocol, uint3
   params.ranks = static_cast<uint8_t>(geometry.ranks);
   params.parts = static_cast<uint8_t>(geometry.parts);
   params.part_bytes = static_cast<uint32_t>(geometry.part_bytes());
-  params.mailboxes = static_cast<uint32_t>(geometry.mailbox_offset(0));
-  params.mailbox_bytes = static_cast<uint32_t>(geometry.mailbox_bytes());
   params.flagged_offset = static_cast<uint32_t>(geometry.flagged_offset());
+  params.sentinel_offset = static_cast<uint32_t>(geometry.sentinel_offset());
   params.flagged_lane_bytes = geometry.flagged_packets * kPacketBytes;
-  params.data_offset =
-      static_cast<uint32_t>(sentinel ? geometry.sentinel_offset() : geometry.flagged_offset());
-  params.lane_bytes =
-      (sentinel ? geometry.sentinel_packets : geometry.flagged_packets) * kPacketBytes;
-  std::copy(std::begin(write), std::end(write), std::begin(params.write));
+  params.sentinel_lane_bytes = geometry.sentinel_packets * kPacketBytes;
+  params.data_offset = sentinel ? params.sentinel_offset : params.flagged_offset;
+  params.lane_bytes = sentinel ? params.sentinel_lane_bytes : params.flagged_lane_bytes;
+  std::copy(std::begin(peers), std::end(peers), std::begin(params.peers));
   return params;
 }
 
@@ -72,6 +73,7 @@ void set_call(AllReduceParams& params, const LaunchPlan& plan, const void* send,
   params.op = static_cast<uint8_t>(op);
   params.tag = pack({number, bytes, type, op, plan.protocol});
   params.packets_per_lane = plan.packets_per_lane;
+  params.two_shot = plan.two_shot ? 1 : 0;
 }
 
 }  // namespace shunt

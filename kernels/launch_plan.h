@@ -10,11 +10,16 @@
 
 namespace shunt {
 
-// What the devices of a communicator allow: the smallest value over all ranks.
+// What launches look like: what the devices of a communicator allow (the smallest value over all ranks) and
+// what was found to be fast.
 struct DeviceLimits {
   uint32_t max_threads = 256;  // data threads of a lane; a multiple of 32
   uint32_t max_lanes = 64;
   uint32_t least_threads = 64;  // data threads of a lane where there are packets for them
+  // Bytes in mailboxes (one shot) from which packets are sent to their owners instead of to all.
+  uint32_t two_shot_from = ~0u;
+
+  bool operator==(const DeviceLimits&) const = default;
 };
 
 // Largest value that max_threads may take: the kernels' register budget is made for it.
@@ -28,6 +33,7 @@ struct LaunchPlan {
   uint32_t lanes;             // blocks
   uint32_t threads;           // data threads of a block; the block has kHeaderThreads more
   uint32_t packets_per_lane;  // the last lane may have fewer
+  bool two_shot;
 };
 
 constexpr uint32_t elements_per_packet(Protocol protocol, DataType type) {
@@ -41,16 +47,18 @@ constexpr uint32_t packets_for(Protocol protocol, size_t bytes) {
 LaunchPlan plan_launch(size_t bytes, DataType type, const DeviceLimits& limits);
 
 // Mailboxes that hold every call of 1..cap bytes under plan_launch.
-Geometry plan_geometry(uint32_t ranks, size_t cap, const DeviceLimits& limits);
+Geometry plan_geometry(uint32_t ranks, size_t cap, const DeviceLimits& limits,
+                       Placement placement = Placement::kPush);
 
 // Kernels are specialised by datatype, protocol, variant and the number of peers polled at once (1, 3 or 7).
-// kFast: sums with at most one packet a thread, which is nearly every call; short enough to stay in the
-// instruction cache from call to call. kAny: everything.
+// kFast: sums in one shot with at most one packet a thread, which is nearly every call; short enough to stay
+// in the instruction cache from call to call. kAny: everything.
 enum class Variant : uint32_t { kFast = 0, kAny = 1 };
 inline constexpr uint32_t kVariants = 2;
 constexpr Variant variant_of(const LaunchPlan& plan, ReduceOp op) {
-  return op == ReduceOp::kSum && plan.packets_per_lane <= plan.threads ? Variant::kFast
-                                                                       : Variant::kAny;
+  return op == ReduceOp::kSum && !plan.two_shot && plan.packets_per_lane <= plan.threads
+             ? Variant::kFast
+             : Variant::kAny;
 }
 inline constexpr uint32_t kPeerBatches[] = {1, 3, 7};
 constexpr uint32_t peer_batch_for(uint32_t ranks) { return ranks <= 2 ? 1 : ranks <= 4 ? 3 : 7; }
@@ -58,11 +66,11 @@ constexpr uint32_t peer_batch_for(uint32_t ranks) { return ranks <= 2 ? 1 : rank
 // Entry point in the fat binary, e.g. "shunt_all_reduce_bfloat16_sentinel_fast_1".
 std::string kernel_name(DataType type, Protocol protocol, Variant variant, uint32_t peer_batch);
 
-// What all calls of `rank` with this protocol have in common. `write[i]`: mailbox (peer i, rank) as this
-// rank addresses it. `slab`, `board`: as the device addresses them.
+// What all calls of `rank` with this protocol have in common. `peers[i]`: the mailboxes shared with peer i, as
+// this rank addresses them. `slab`, `board`: as the device addresses them.
 AllReduceParams common_params(const Geometry& geometry, Protocol protocol, uint32_t rank,
                               unsigned char* slab, HostBoard* board,
-                              unsigned char* const (&write)[kMaxPeers]);
+                              const PeerLink (&peers)[kMaxPeers]);
 // The call itself. `number`: its place in the order of recording.
 void set_call(AllReduceParams& params, const LaunchPlan& plan, const void* send, void* recv,
               size_t count, DataType type, ReduceOp op, uint32_t number);

@@ -13,7 +13,8 @@ inline constexpr uint32_t kMaxRanks = 16;
 inline constexpr uint32_t kMaxPeers = kMaxRanks - 1;
 inline constexpr uint32_t kMaxLanes = 128;
 inline constexpr uint32_t kPacketBytes = 16;
-inline constexpr uint32_t kPushParts = 2;  // halves of a mailbox that a lane uses in turn (push)
+inline constexpr uint32_t kPushParts = 2;    // halves of a mailbox that a lane uses in turn (push)
+inline constexpr uint32_t kSharedParts = 4;  // parts of an outbox likewise (pull, host)
 
 // ---- call counters and flags -------------------------------------------------------------------------
 // A lane's call counter is also the flag of its flagged packets. 0 is the flag of a wiped packet, so no
@@ -62,9 +63,10 @@ constexpr CallTag unpack_tag(uint64_t word) {
 
 // ---- what lies in a slab -----------------------------------------------------------------------------
 // One lane's state in its rank's own device memory.
-struct alignas(16) LaneState {
+struct alignas(32) LaneState {
   uint32_t counter;  // the lane's next call; kClaimed while a kernel is in the lane
   uint32_t unused[3];
+  uint32_t left[kSharedParts];  // sentinel packets that the last call left in each part of the outbox
 };
 
 // Why a lane stopped otherwise than by data. Sticky, in the rank's own device memory.
@@ -97,16 +99,29 @@ struct HostBoard {
   alignas(128) FaultReport fault;
 };
 
+// Where the packets lie on their way. kPush: in the reader's GPU, a mailbox for each ordered pair. kPull, kHost:
+// one outbox a rank that all its peers read, in the writer's GPU or in host memory that all of them share.
+enum class Placement : uint32_t { kPush = 0, kPull = 1, kHost = 2 };
+inline constexpr uint32_t kPlacements = 3;
+constexpr const char* name_of(Placement placement) {
+  return placement == Placement::kPush ? "push" : placement == Placement::kPull ? "pull" : "host";
+}
+constexpr bool is_shared(Placement placement) { return placement != Placement::kPush; }
+constexpr uint32_t parts_of(Placement placement) {
+  return is_shared(placement) ? kSharedParts : kPushParts;
+}
+
 // Where things lie in a slab and in each of its mailboxes. Mailbox (d, s), in d's slab, is mailbox
-// number peer_index(d, s). A mailbox has `parts` parts, each with one header packet a lane, then the
-// lanes' flagged regions, then the lanes' sentinel regions; no two lanes and no two protocols share a
-// packet. All offsets are in bytes.
+// number peer_index(d, s); an outbox is built as a mailbox is. A mailbox has `parts` parts, each with one
+// header packet a lane, then the lanes' flagged regions, then the lanes' sentinel regions; no two lanes and
+// no two protocols share a packet. All offsets are in bytes.
 struct Geometry {
   uint32_t ranks = 0;
   uint32_t lanes = 0;
   uint32_t parts = 0;
   uint32_t flagged_packets = 0;   // of one lane in one part
   uint32_t sentinel_packets = 0;  // of one lane in one part
+  Placement placement = Placement::kPush;
 
   bool operator==(const Geometry&) const = default;
 
@@ -125,7 +140,13 @@ struct Geometry {
     const size_t head = kLaneOffset + size_t{lanes} * sizeof(LaneState);
     return (head + 4095) / 4096 * 4096 + index * mailbox_bytes();
   }
-  constexpr size_t slab_bytes() const { return mailbox_offset(ranks - 1); }
+  // Mailboxes in a slab.
+  constexpr uint32_t mailboxes() const {
+    return placement == Placement::kPush ? ranks - 1 : placement == Placement::kPull ? 1 : 0;
+  }
+  constexpr size_t slab_bytes() const { return mailbox_offset(mailboxes()); }
+  // Of this rank's outbox in host memory.
+  constexpr size_t host_bytes() const { return placement == Placement::kHost ? mailbox_bytes() : 0; }
 };
 
 // Index of `peer` among the peers of `rank`, in rank order.
@@ -133,29 +154,45 @@ constexpr uint32_t peer_index(uint32_t rank, uint32_t peer) { return peer < rank
 constexpr uint32_t peer_at(uint32_t rank, uint32_t index) { return index < rank ? index : index + 1; }
 
 // ---- the argument of the kernel ----------------------------------------------------------------------
+// Two mailboxes. Push: (peer, this rank) and (this rank, peer). Shared: this rank's outbox and the peer's.
+struct PeerLink {
+  unsigned char* write;
+  const unsigned char* read;
+};
+
 // Passed by value, so a captured call keeps it. Nothing in it may change from replay to replay. What every
 // call of two ranks reads comes first: each launch meets a cold constant cache, line by line.
 struct AllReduceParams {
+  unsigned char* slab;  // this rank's
   const void* send;     // `bytes` of elements at any element alignment; device memory of this rank
   void* recv;           // likewise; may equal send
-  uint64_t tag;         // pack(CallTag)
-  unsigned char* slab;  // this rank's
   uint32_t bytes;       // of the message
+  uint32_t packets_per_lane;
+  uint32_t data_offset;  // of this call's protocol region within a part
+  uint32_t lane_bytes;   // of one lane in that region
+  uint32_t part_bytes;
   uint8_t rank;
   uint8_t ranks;
   uint8_t parts;
-  uint8_t op;  // ReduceOp
-  uint32_t packets_per_lane;
-  uint32_t part_bytes;
-  uint32_t data_offset;  // of this call's protocol region within a part
-  uint32_t lane_bytes;   // of one lane in that region
-  uint32_t mailboxes;    // offset of mailbox 0 in the slab
-  unsigned char* write[kMaxPeers];  // mailbox (peer, rank), peers in rank order, this rank left out
-  uint32_t mailbox_bytes;
-  uint32_t flagged_offset;      // of the flagged region within a part
-  uint32_t flagged_lane_bytes;  // of one lane in it
+  uint8_t op;        // ReduceOp
+  uint8_t two_shot;  // packets have owners that add them up
+  uint64_t tag;      // pack(CallTag)
+  PeerLink peers[kMaxPeers];  // in rank order, this rank left out
+  uint32_t flagged_offset;  // of the flagged and the sentinel regions within a part,
+  uint32_t sentinel_offset;
+  uint32_t flagged_lane_bytes;  // and of one lane in them
+  uint32_t sentinel_lane_bytes;
   HostBoard* board;     // device address of the pinned page
   uint64_t timeout_ns;  // 0 except in the probe: give up (Stop::kTimedOut) after this long in one wait
 };
+
+// One outbox for all peers (pull, host); the writer wipes it.
+constexpr bool has_outbox(const AllReduceParams& params) { return params.parts == kSharedParts; }
+
+// Two shots: who adds up packet `packet` of lane `lane`. A warp's packets have one owner, so that what goes to
+// one peer is one run of memory.
+constexpr uint32_t owner_of(uint32_t packet, uint32_t lane, uint32_t ranks) {
+  return (packet / 32 + lane) % ranks;
+}
 
 }  // namespace shunt

@@ -24,9 +24,9 @@ struct UserBuffer {
   SHUNT_DEVICE static Packet load(Place from) {
     if (!from.whole()) return load_slow(from.at, from.bytes());
     if constexpr (kBytes == 16) {
-      return device::load_user16(reinterpret_cast<const void*>(from.at));
+      return device::load_user16(from.at);
     } else {
-      return packet_of(*reinterpret_cast<const uint64_t*>(from.at), 0);
+      return packet_of(device::load_user8(from.at), 0);
     }
   }
 
@@ -34,9 +34,9 @@ struct UserBuffer {
     if (!to.whole()) {
       store_slow(to.at, to.bytes(), p);
     } else if constexpr (kBytes == 16) {
-      device::store_user16(reinterpret_cast<void*>(to.at), p);
+      device::store_user16(to.at, p);
     } else {
-      *reinterpret_cast<uint64_t*>(to.at) = join(p.w[0], p.w[1]);
+      device::store_user8(to.at, join(p.w[0], p.w[1]));
     }
   }
 

@@ -36,13 +36,22 @@ class Wait {
   SHUNT_DEVICE Wait(const AllReduceParams& params, uint32_t counter)
       : params_(params), counter_(counter) {}
 
-  // After an unsuccessful poll for data of peer number `index`. False: stop without storing anything.
-  SHUNT_DEVICE bool again(uint32_t index) {
-    device::pause();
-    if (++polls_ % kPollsPerCheck != 0) return true;
-    if (start_ == 0) start_ = device::clock_ns();
-    reason_ = look_up(params_, counter_, index, start_);
-    return reason_ == Stop::kNone;
+  // Polls `from`, where peer number `index` puts a packet of codec C, until all of it is there; `got`: what the
+  // first poll saw, and the packet in the end. False: stop without storing anything.
+  template <typename C>
+  SHUNT_DEVICE bool until(const unsigned char* from, uint32_t index, Packet& got) {
+    if (C::arrived(got, counter_)) return true;
+    for (;;) {
+      SHUNT_ONE_BY_ONE
+      for (uint32_t poll = 0; poll < kPollsPerCheck; ++poll) {
+        device::pause();
+        got = device::load(from);
+        if (C::arrived(got, counter_)) return true;
+      }
+      if (start_ == 0) start_ = device::clock_ns();
+      reason_ = look_up(params_, counter_, index, start_);
+      if (reason_ != Stop::kNone) return false;
+    }
   }
   SHUNT_DEVICE Stop reason() const { return reason_; }
   SHUNT_DEVICE uint32_t counter() const { return counter_; }
@@ -50,7 +59,6 @@ class Wait {
  private:
   const AllReduceParams& params_;
   const uint32_t counter_;
-  uint32_t polls_ = 0;
   uint64_t start_ = 0;  // ns; 0: not looked at yet
   Stop reason_ = Stop::kNone;
 };

@@ -1,5 +1,7 @@
 #include "shim/engine/device.h"
 
+#include "shim/engine/shared_memory.h"
+
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -47,6 +49,9 @@ std::unique_ptr<GpuDevice> open_device(cu::Device ordinal) {
   SHUNT_CU(device_uuid, &device->uuid, ordinal);
   device->compute_major = attribute(ordinal, cu::kAttributeComputeCapabilityMajor);
   device->compute_minor = attribute(ordinal, cu::kAttributeComputeCapabilityMinor);
+  char bus[32] = {};
+  SHUNT_CU(device_pci_bus_id, bus, sizeof(bus), ordinal);
+  device->numa_node = numa_node_of(bus);
   const auto threads = static_cast<uint32_t>(attribute(ordinal, cu::kAttributeMaxThreadsPerBlock));
   const auto processors =
       static_cast<uint32_t>(attribute(ordinal, cu::kAttributeMultiprocessorCount));

@@ -14,6 +14,7 @@ struct GpuDevice {
   cu::Uuid uuid{};
   int compute_major = 0;
   int compute_minor = 0;
+  int numa_node = -1;  // of the socket that it hangs on; -1: not known
   DeviceLimits limits{};
   // Kernels by [variant][index into kPeerBatches][datatype], all loaded: a lazy load behind a spinning kernel
   // deadlocks.

@@ -39,6 +39,7 @@ inline constexpr Result kPeerAccessAlreadyEnabled = 704;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kHostAllocPortable = 1, kHostAllocDeviceMap = 2;
+inline constexpr unsigned kHostRegisterPortable = 1, kHostRegisterDeviceMap = 2;
 inline constexpr unsigned kIpcLazyEnablePeerAccess = 1;
 inline constexpr int kCaptureNone = 0, kCaptureActive = 1;
 inline constexpr int kCaptureModeRelaxed = 2;
@@ -55,6 +56,7 @@ inline constexpr int kFuncAttributeNumRegs = 4;
   X(error_name, cuGetErrorName, (Result, const char**))                                            \
   X(device_attribute, cuDeviceGetAttribute, (int*, int, Device))                                   \
   X(device_uuid, cuDeviceGetUuid, (Uuid*, Device))                                                 \
+  X(device_pci_bus_id, cuDeviceGetPCIBusId, (char*, int, Device))                                  \
   X(can_access_peer, cuDeviceCanAccessPeer, (int*, Device, Device))                                \
   X(primary_retain, cuDevicePrimaryCtxRetain, (Context*, Device))                                  \
   X(context_get, cuCtxGetCurrent, (Context*))                                                      \
@@ -66,6 +68,8 @@ inline constexpr int kFuncAttributeNumRegs = 4;
   X(host_alloc, cuMemHostAlloc, (void**, size_t, unsigned))                                        \
   X(host_free, cuMemFreeHost, (void*))                                                             \
   X(host_device_pointer, cuMemHostGetDevicePointer_v2, (Ptr*, void*, unsigned))                    \
+  X(host_register, cuMemHostRegister_v2, (void*, size_t, unsigned))                                \
+  X(host_unregister, cuMemHostUnregister, (void*))                                                 \
   X(copy_to_device, cuMemcpyHtoDAsync_v2, (Ptr, const void*, size_t, Stream))                      \
   X(copy_to_host, cuMemcpyDtoHAsync_v2, (void*, Ptr, size_t, Stream))                              \
   X(set32, cuMemsetD32Async, (Ptr, unsigned, size_t, Stream))                                      \

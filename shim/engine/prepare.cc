@@ -4,10 +4,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
+#include <mutex>
+#include <numeric>
 
 #include "shim/engine/gather.h"
 #include "shim/engine/log.h"
@@ -46,7 +50,44 @@ void fill_settings_facts(Facts& facts) {
   if (settings.cap.has_value() && *settings.cap == 0) facts.enable = EnableFact::kOff;
   facts.cap = settings.cap.value_or(0);
   facts.p2p_disabled = p2p_disabled_now() ? 1 : 0;
+  switch (settings.placement) {
+    case PlacementChoice::automatic: facts.placement = kAnyPlacement; break;
+    case PlacementChoice::push: facts.placement = static_cast<uint32_t>(Placement::kPush); break;
+    case PlacementChoice::pull: facts.placement = static_cast<uint32_t>(Placement::kPull); break;
+    case PlacementChoice::host: facts.placement = static_cast<uint32_t>(Placement::kHost); break;
+  }
 }
+
+constexpr Answer kYes{1, 0, 0, -1, 0, {}};
+
+// Which placements failed in this process, by the GPUs of the communicator, a bit each: a broken machine is
+// found out once, not anew by each communicator.
+class BrokenPlacements {
+ public:
+  static BrokenPlacements& get() {
+    static auto& broken = *new BrokenPlacements;
+    return broken;
+  }
+  uint32_t of(std::span<const Facts> facts) {
+    std::lock_guard lock(mutex_);
+    const auto found = by_gpus_.find(key(facts));
+    return found == by_gpus_.end() ? 0 : found->second;
+  }
+  void add(std::span<const Facts> facts, Placement placement) {
+    std::lock_guard lock(mutex_);
+    by_gpus_[key(facts)] |= 1u << static_cast<uint32_t>(placement);
+  }
+
+ private:
+  static std::string key(std::span<const Facts> facts) {
+    std::vector<std::string> gpus;
+    for (const Facts& f : facts) gpus.emplace_back(reinterpret_cast<const char*>(f.gpu), sizeof(f.gpu));
+    std::sort(gpus.begin(), gpus.end());
+    return std::accumulate(gpus.begin(), gpus.end(), std::string());
+  }
+  std::mutex mutex_;
+  std::map<std::string, uint32_t> by_gpus_;
+};
 
 // All rounds for one communicator.
 class Preparation {
@@ -60,10 +101,13 @@ class Preparation {
   std::vector<Facts> gather_facts(Gatherer& gatherer);
   void make_sets(std::vector<SlabOffer>& mine);
   std::vector<Answer> fresh_answers() const {
-    return std::vector<Answer>(locals_.size(), Answer{1, 0, -1, 0, {}});
+    return std::vector<Answer>(locals_.size(), kYes);
   }
   void answer_links(std::span<const Facts> facts, std::span<Answer> mine) const;
   void negotiate(Gatherer& gatherer);
+  bool try_placement(Gatherer& gatherer);
+  bool reuse_set();
+  void give_up_sets();
   void conclude(Gatherer& gatherer);
   void announce() const;
 
@@ -146,6 +190,7 @@ void Preparation::answer_links(std::span<const Facts> facts, std::span<Answer> m
       }
     }
     mine[i].all_nvlink = all ? 1 : 0;
+    mine[i].broken = BrokenPlacements::get().of(facts);
   }
 }
 
@@ -154,7 +199,7 @@ void Preparation::make_sets(std::vector<SlabOffer>& mine) {
   for (size_t i = 0; i < locals_.size(); ++i) {
     LocalRank& local = locals_[i];
     SlabOffer& offer = mine[i];
-    offer.answer = Answer{1, 0, -1, 0, {}};
+    offer.answer = kYes;
     try {
       local.set = std::make_unique<SlabSet>(*local.device, verdict_.geometry, local.rank(),
                                             local.stream->get());
@@ -177,26 +222,47 @@ void Preparation::negotiate(Gatherer& gatherer) {
   judge_links(verdict_, facts_, gatherer.gather<Answer>(answers, "links"));
   if (!verdict_.shunt) return;
 
-  if (verdict_.reused_set != 0) {
-    for (LocalRank& local : locals_) {
-      for (auto& set : local.reserved) {
-        if (set != nullptr && set->id() == verdict_.reused_set) local.set = std::move(set);
-      }
+  while (!try_placement(gatherer)) {
+    const Placement failed = verdict_.geometry.placement;
+    give_up_sets();
+    if (mapped_) BrokenPlacements::get().add(facts_, failed);
+    const std::string why = verdict_.reason;
+    if (!next_placement(verdict_)) return;
+    if (locals_[0].rank() == 0) {
+      log_warning("communicator %s: %s does not work: %s; trying %s", locals_[0].communicator->key().c_str(),
+                  name_of(failed), why.c_str(), name_of(verdict_.geometry.placement));
     }
-    // Sets of one id are alike on all ranks, so all ranks see the same difference.
-    if (locals_[0].set->geometry() == verdict_.geometry) return;
-    for (LocalRank& local : locals_) local.reserved.push_back(std::move(local.set));
-    verdict_.reused_set = 0;
   }
+}
+
+// Whether the set that all hold free fits: then nothing is left to be done.
+bool Preparation::reuse_set() {
+  for (const uint64_t id : verdict_.free_sets) {
+    const auto has_id = [&](const std::unique_ptr<SlabSet>& set) { return set != nullptr && set->id() == id; };
+    const auto find = [&](LocalRank& local) {
+      return std::find_if(local.reserved.begin(), local.reserved.end(), has_id);
+    };
+    // Sets of one id are alike on all ranks, so all ranks see the same difference.
+    if ((*find(locals_[0]))->geometry() != verdict_.geometry) continue;
+    for (LocalRank& local : locals_) local.set = std::move(*find(local));
+    verdict_.reused_set = id;
+    return true;
+  }
+  return false;
+}
+
+bool Preparation::try_placement(Gatherer& gatherer) {
+  mapped_ = false;
+  if (reuse_set()) return true;
 
   std::vector<SlabOffer> offers(locals_.size());
   make_sets(offers);
   const std::vector<SlabOffer> offered = gatherer.gather<SlabOffer>(offers, "memory");
   judge_offers(verdict_, offered);
-  if (!verdict_.shunt) return;
+  if (!verdict_.shunt) return false;
 
   mapped_ = true;
-  answers = fresh_answers();
+  std::vector<Answer> answers = fresh_answers();
   for (size_t i = 0; i < locals_.size(); ++i) {
     int peer = -1;
     try {
@@ -206,11 +272,21 @@ void Preparation::negotiate(Gatherer& gatherer) {
     }
   }
   judge_answers(verdict_, gatherer.gather<Answer>(answers, "mapping"), "mapping");
-  if (!verdict_.shunt) return;
+  for (LocalRank& local : locals_) local.set->seal();
+  if (!verdict_.shunt) return false;
 
   answers = fresh_answers();
   probe(locals_, verdict_, answers, calls_);
   judge_answers(verdict_, gatherer.gather<Answer>(answers, "probe"), "probe");
+  return verdict_.shunt;
+}
+
+// A peer may have mapped a set, and late writes may still arrive: then it is kept for ever, used by nobody.
+void Preparation::give_up_sets() {
+  for (LocalRank& local : locals_) {
+    if (local.set != nullptr && !mapped_ && !unfinished_) local.set->free_unmapped();
+    (void)local.set.release();
+  }
 }
 
 void Preparation::announce() const {
@@ -220,8 +296,8 @@ void Preparation::announce() const {
     const char* key = local.communicator->key().c_str();
     const int ranks = local.communicator->ranks();
     if (verdict_.shunt) {
-      log_info("communicator %s of %d ranks: on, push, cap %llu bytes%s", key, ranks,
-               static_cast<unsigned long long>(verdict_.cap),
+      log_info("communicator %s of %d ranks: on, %s, cap %llu bytes%s", key, ranks,
+               name_of(verdict_.geometry.placement), static_cast<unsigned long long>(verdict_.cap),
                verdict_.differing ? " (the smallest; settings differ between ranks)" : "");
       log_debug("communicator %s: %u lanes of %u threads, %zu bytes a slab%s, prepared in %.1f ms", key,
                 verdict_.geometry.lanes, verdict_.limits.max_threads, verdict_.geometry.slab_bytes(),
@@ -236,17 +312,12 @@ void Preparation::announce() const {
 void Preparation::conclude(Gatherer& gatherer) {
   seconds_ = std::chrono::duration<double>(Clock::now() - start_).count();
   announce();
+  if (!verdict_.shunt) give_up_sets();
   for (LocalRank& local : locals_) {
     for (auto& set : local.reserved) {
       if (set != nullptr) SlabPool::get().give(std::move(set));
     }
     if (local.set == nullptr) continue;
-    if (!verdict_.shunt) {
-      // A peer may have mapped it, and late writes may still arrive: kept for ever, used by nobody.
-      if (!mapped_ && !unfinished_) local.set->free_unmapped();
-      (void)local.set.release();
-      continue;
-    }
     std::unique_ptr<PeerProcesses> peers = gatherer.take_peers();
     if (peers == nullptr) peers = std::make_unique<PeerProcesses>(facts_, local.rank());
     auto watch = std::make_shared<Watch>(local.communicator->key(), local.set->board(), local.rank(),

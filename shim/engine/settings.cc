@@ -22,6 +22,9 @@ constexpr SettingInfo kSettings[] = {
      "shunted",
      "128K for 2 ranks, 64K for more",
      "the largest message that is shunted; where ranks differ, the smallest counts"},
+    {"SHUNT_PLACEMENT", "a placement", "auto, push, pull, host (or empty: auto)", "auto",
+     "where the data lies on its way: in the reader's GPU, in the writer's, or in host memory; "
+     "auto: push where P2P works, else host"},
     {"SHUNT_LOG", "a log level", "off, error, warning, info, debug (or 0, false, no, empty: off)",
      "info", "which lines are logged"},
     {"SHUNT_LOG_FILE", "a log file",
@@ -38,7 +41,7 @@ constexpr SettingInfo kSettings[] = {
      "the NCCL library to use where the calling program is linked to none"},
     {"SHUNT_STATS", "a switch", "1, on, true, yes, 0, off, false, no, empty", "off",
      "print the counters of shunted and forwarded calls at exit"},
-    {"NCCL_P2P_DISABLE", "a number", "as in NCCL: 1", "0", "GPUs do not use each other's memory"},
+    {"NCCL_P2P_DISABLE", "a number", "as in NCCL: 1", "0", "1: GPUs do not use each other's memory; data goes through host memory"},
 };
 
 // Not toupper, isdigit, isprint: those follow the program's locale.
@@ -75,6 +78,21 @@ bool parse_enable(std::string_view text, Enable& out) {
   if (!same_word(text, "auto")) return false;
   out = Enable::automatic;
   return true;
+}
+
+bool parse_placement(std::string_view text, PlacementChoice& out) {
+  constexpr std::pair<const char*, PlacementChoice> kChoices[] = {
+      {"auto", PlacementChoice::automatic},
+      {"", PlacementChoice::automatic},
+      {"push", PlacementChoice::push},
+      {"pull", PlacementChoice::pull},
+      {"host", PlacementChoice::host}};
+  for (const auto& [word, choice] : kChoices) {
+    if (!same_word(text, word)) continue;
+    out = choice;
+    return true;
+  }
+  return false;
 }
 
 // Digits up to `limit`, else nothing. No strtoull: it takes "-3" and "+3" and skips spaces.
@@ -224,6 +242,7 @@ ParsedSettings parse_settings(const std::function<const char*(const char*)>& get
   };
   read("SHUNT_ENABLE", parse_enable, out.enable);
   read("SHUNT_CAP", parse_cap, out.cap);
+  read("SHUNT_PLACEMENT", parse_placement, out.placement);
   read("SHUNT_LOG", parse_log_level, out.log_level);
   read("SHUNT_LOG_FILE", parse_log_file, out.log_file);
   read("SHUNT_TIMEOUT", parse_timeout, out.timeout_seconds);

@@ -15,6 +15,7 @@
 namespace shunt {
 
 enum class Enable { automatic, on, off };
+enum class PlacementChoice { automatic, push, pull, host };
 
 inline constexpr uint64_t kMaxCap = uint64_t{16} << 20;  // bytes
 inline constexpr double kReportSeconds = 60;  // a longer wait is reported; see timeout_seconds
@@ -23,6 +24,7 @@ inline constexpr uint64_t kMaxTimeoutSeconds = 7 * 24 * 3600;
 struct Settings {
   Enable enable = Enable::automatic;
   std::optional<uint64_t> cap;  // bytes; 0: nothing is shunted; unset: by rank count
+  PlacementChoice placement = PlacementChoice::automatic;
   LogLevel log_level = LogLevel::info;
   std::string log_file;                   // for log_configure; empty: stderr
   std::optional<double> timeout_seconds;  // a longer wait traps; unset: waits for ever

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kGranule = 2 << 20;  // cuMemAlloc hands out shares of granules of this size
 
-void fill(cu::Ptr at, unsigned word, size_t bytes, cu::Stream stream) {
+void fill_words(cu::Ptr at, unsigned word, size_t bytes, cu::Stream stream) {
   if (bytes != 0) SHUNT_CU(set32, at, word, bytes / 4, stream);
 }
 
@@ -66,24 +66,43 @@ SlabSet::SlabSet(const GpuDevice& device, const Geometry& geometry, uint32_t ran
     cu::check(result, cu::Names::mem_alloc);
   }
 
-  fill(slab_, 0, bytes_, stream);
-  std::vector<LaneState> lanes(geometry.lanes, LaneState{kFirstCounter, {}});
+  try {
+    if (geometry.placement == Placement::kHost) {
+      outbox_.create(geometry.host_bytes(), device.numa_node);
+    }
+    fill(stream);
+  } catch (const cu::Error&) {
+    free_unmapped();
+    throw;
+  }
+}
+
+void SlabSet::fill(cu::Stream stream) {
+  fill_words(slab_, 0, bytes_, stream);
+  LaneState first{};
+  first.counter = kFirstCounter;
+  std::vector<LaneState> lanes(geometry_.lanes, first);
   SHUNT_CU(copy_to_device, slab_ + Geometry::kLaneOffset, lanes.data(),
            lanes.size() * sizeof(LaneState), stream);
-  for (uint32_t i = 0; i + 1 < geometry.ranks; ++i) {
-    for (uint32_t part = 0; part < geometry.parts; ++part) {
-      const size_t at = geometry.mailbox_offset(i) + part * geometry.part_bytes();
-      fill(slab_ + at + geometry.sentinel_offset(), 0xffffffffu,
-           geometry.part_bytes() - geometry.sentinel_offset(), stream);
+  const size_t sentinel = geometry_.sentinel_offset(), bytes = geometry_.part_bytes() - sentinel;
+  for (uint32_t part = 0; part < geometry_.parts; ++part) {
+    const size_t at = part * geometry_.part_bytes() + sentinel;
+    for (uint32_t i = 0; i < geometry_.mailboxes(); ++i) {
+      fill_words(slab_ + geometry_.mailbox_offset(i) + at, 0xffffffffu, bytes, stream);
     }
+    if (outbox_.host() != nullptr) std::memset(outbox_.host() + at, 0xff, bytes);
   }
   wait_idle(stream);  // `lanes` must outlive its copy
-
 }
 
 void SlabSet::offer(SlabOffer& offer) const {
+  offer.bytes = geometry_.slab_bytes() + geometry_.host_bytes();
+  if (geometry_.placement == Placement::kHost) {
+    offer.address = reinterpret_cast<uintptr_t>(outbox_.device());
+    offer.shared = outbox_.name();
+    return;
+  }
   offer.address = slab_;
-  offer.bytes = geometry_.slab_bytes();
   cu::ContextScope current(device_.context);
   cu::IpcHandle handle{};
   SHUNT_CU(ipc_get, &handle, slab_);
@@ -95,6 +114,7 @@ void SlabSet::free_unmapped() noexcept {
     cu::ContextScope current(device_.context);
     cu::api().mem_free(slab_);
     cu::api().host_free(board_);
+    outbox_.unmap();
     slab_ = 0;
     board_ = nullptr;
   } catch (const cu::Error&) {
@@ -102,38 +122,67 @@ void SlabSet::free_unmapped() noexcept {
   }
 }
 
+cu::Ptr SlabSet::map_slab(const Facts& mine, const Facts& theirs, const SlabOffer& offer) const {
+  if (theirs.process_nonce != mine.process_nonce) {
+    cu::Ptr base = 0;
+    cu::IpcHandle handle{};
+    std::memcpy(handle.bytes, offer.ipc, sizeof(handle.bytes));
+    SHUNT_CU(ipc_open, &base, handle, cu::kIpcLazyEnablePeerAccess);
+    return base;
+  }
+  const cu::Device ordinal = ordinal_of(theirs.gpu);
+  if (ordinal < 0) throw cu::Error("the peer's GPU is unknown in its own process", -1);
+  if (ordinal == device_.ordinal) return offer.address;  // ranks of a kernel test share a GPU
+  int can = 0;
+  SHUNT_CU(can_access_peer, &can, device_.ordinal, ordinal);
+  if (can == 0) throw cu::Error("no peer access (cuDeviceCanAccessPeer)", -1);
+  const cu::Result result = cu::api().enable_peer(gpu_device(ordinal).context, 0);
+  if (result != cu::kPeerAccessAlreadyEnabled) cu::check(result, "cuCtxEnablePeerAccess");
+  return offer.address;
+}
+
+unsigned char* SlabSet::map_outbox(const Facts& mine, const Facts& theirs, uint32_t peer,
+                                   const SlabOffer& offer) {
+  if (theirs.process_nonce == mine.process_nonce) {
+    return reinterpret_cast<unsigned char*>(static_cast<uintptr_t>(offer.address));
+  }
+  if (theirs.pid_namespace != mine.pid_namespace) {
+    throw cu::Error("the ranks are in different PID namespaces, so host memory cannot be shared", -1);
+  }
+  mapped_[peer].open(theirs.pid, offer.shared, geometry_.host_bytes());
+  return mapped_[peer].device();
+}
+
 void SlabSet::map_peers(std::span<const Facts> facts, std::span<const SlabOffer> offers,
                         int& failed_peer) {
   cu::ContextScope current(device_.context);
-  unsigned char* write[kMaxPeers] = {};
+  const auto pointer = [](cu::Ptr at) { return reinterpret_cast<unsigned char*>(at); };
+  PeerLink peers[kMaxPeers] = {};
   for (uint32_t peer = 0; peer < geometry_.ranks; ++peer) {
     if (peer == rank_) continue;
     failed_peer = static_cast<int>(peer);
-    cu::Ptr base = 0;
-    if (facts[peer].process_nonce == facts[rank_].process_nonce) {
-      const cu::Device ordinal = ordinal_of(facts[peer].gpu);
-      if (ordinal < 0) throw cu::Error("the peer's GPU is unknown in its own process", -1);
-      int can = ordinal == device_.ordinal ? 1 : 0;  // ranks of a kernel test share a GPU
-      if (can == 0) SHUNT_CU(can_access_peer, &can, device_.ordinal, ordinal);
-      if (can == 0) throw cu::Error("no peer access (cuDeviceCanAccessPeer)", -1);
-      const cu::Result result = ordinal == device_.ordinal
-                                    ? cu::kSuccess
-                                    : cu::api().enable_peer(gpu_device(ordinal).context, 0);
-      if (result != cu::kPeerAccessAlreadyEnabled) cu::check(result, "cuCtxEnablePeerAccess");
-      base = offers[peer].address;
-    } else {
-      cu::IpcHandle handle{};
-      std::memcpy(handle.bytes, offers[peer].ipc, sizeof(handle.bytes));
-      SHUNT_CU(ipc_open, &base, handle, cu::kIpcLazyEnablePeerAccess);
+    const uint32_t index = peer_index(rank_, peer);
+    PeerLink& link = peers[index];
+    switch (geometry_.placement) {
+      case Placement::kPush:
+        link.write = pointer(map_slab(facts[rank_], facts[peer], offers[peer]) +
+                             geometry_.mailbox_offset(peer_index(peer, rank_)));
+        link.read = pointer(slab_ + geometry_.mailbox_offset(index));
+        break;
+      case Placement::kPull:
+        link.write = pointer(slab_ + geometry_.mailbox_offset(0));
+        link.read = pointer(map_slab(facts[rank_], facts[peer], offers[peer]) + geometry_.mailbox_offset(0));
+        break;
+      case Placement::kHost:
+        link.write = outbox_.device();
+        link.read = map_outbox(facts[rank_], facts[peer], peer, offers[peer]);
+        break;
     }
-    write[peer_index(rank_, peer)] = reinterpret_cast<unsigned char*>(
-        base + geometry_.mailbox_offset(peer_index(peer, rank_)));
   }
   failed_peer = -1;
   for (size_t p = 0; p < kProtocols; ++p) {
-    params_[p] = common_params(geometry_, static_cast<Protocol>(p), rank_,
-                               reinterpret_cast<unsigned char*>(slab_),
-                               reinterpret_cast<HostBoard*>(board_on_device_), write);
+    params_[p] = common_params(geometry_, static_cast<Protocol>(p), rank_, pointer(slab_),
+                               reinterpret_cast<HostBoard*>(board_on_device_), peers);
   }
 }
 
@@ -164,7 +213,7 @@ void SlabSet::stop() const noexcept {
     cu::RelaxedCaptureScope relaxed;
     cu::ContextScope current(device_.context);
     PrivateStream stream(device_);
-    fill(slab_ + Geometry::kStopOffset, static_cast<unsigned>(Stop::kAborted), sizeof(uint32_t),
+    fill_words(slab_ + Geometry::kStopOffset, static_cast<unsigned>(Stop::kAborted), sizeof(uint32_t),
          stream.get());
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
     while (!stream.idle() && std::chrono::steady_clock::now() < deadline) {

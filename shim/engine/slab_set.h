@@ -1,5 +1,5 @@
-// One rank's share in the mailboxes of a communicator: its own slab, the mapped slabs of its peers, and
-// its pinned page. A set outlives its communicator: nobody frees what a peer still maps, so a set whose
+// One rank's share in the mailboxes of a communicator: its own slab or outbox in host memory, those of its
+// peers, mapped, and its pinned page. A set outlives its communicator: nobody frees what a peer still maps, so a set whose
 // calls all ended by data is kept for the next communicator of the same ranks, any other is leaked.
 #pragma once
 
@@ -11,6 +11,7 @@
 
 #include "kernels/protocol.h"
 #include "shim/engine/device.h"
+#include "shim/engine/shared_memory.h"
 #include "shim/engine/verdict.h"
 
 namespace shunt {
@@ -33,18 +34,20 @@ class PrivateStream {
 
 class SlabSet {
  public:
-  // Allocates the slab (whole allocation granules, so that an exported handle shows nothing else) and
-  // fills it: counters kFirstCounter, flagged regions zero, sentinel regions all ones. Enqueues on
-  // `stream`; the caller waits before it shows the slab to a peer. Throws cu::Error.
+  // Allocates the slab (whole allocation granules, so that an exported handle shows nothing else) and the
+  // outbox in host memory, and fills them: counters kFirstCounter, flagged regions zero, sentinel regions all
+  // ones. Waits until that is done. Throws cu::Error.
   SlabSet(const GpuDevice& device, const Geometry& geometry, uint32_t rank, cu::Stream stream);
   SlabSet(const SlabSet&) = delete;
   SlabSet& operator=(const SlabSet&) = delete;
 
   void offer(SlabOffer& offer) const;  // throws cu::Error where IPC is refused
   void free_unmapped() noexcept;       // only while no peer can have mapped it
-  // Maps the peers' slabs: peer access within a process (nonces equal), CUDA IPC across. On failure
-  // throws cu::Error; `failed_peer` then names the peer.
+  // Maps the peers' memory: peer access within a process (nonces equal), CUDA IPC across; host memory is
+  // opened. On failure throws cu::Error; `failed_peer` then names the peer.
   void map_peers(std::span<const Facts> facts, std::span<const SlabOffer> offers, int& failed_peer);
+  // Once every peer has mapped it: from now on no process can.
+  void seal() noexcept { outbox_.close(); }
 
   // A digest of lane states and stop word, or 0 if the set is not clean. Enqueues on `stream` and waits.
   uint64_t clean_state(cu::Stream stream) const;
@@ -65,9 +68,15 @@ class SlabSet {
   void set_id(uint64_t id) { id_ = id; }
 
  private:
+  void fill(cu::Stream stream);
+  cu::Ptr map_slab(const Facts& mine, const Facts& theirs, const SlabOffer& offer) const;
+  unsigned char* map_outbox(const Facts& mine, const Facts& theirs, uint32_t peer, const SlabOffer& offer);
+
   const GpuDevice& device_;
   Geometry geometry_;
   uint32_t rank_;
+  SharedMemory outbox_;                         // host
+  std::array<SharedMemory, kMaxRanks> mapped_;  // the peers', by rank; host
   cu::Ptr slab_ = 0;
   size_t bytes_ = 0;
   HostBoard* board_ = nullptr;

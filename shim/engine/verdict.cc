@@ -25,9 +25,9 @@ void refuse(Verdict& verdict, Level level, std::string reason) {
 
 std::string rank_text(size_t rank) { return "rank " + std::to_string(rank); }
 
-// The set that all ranks offer in the same state; the smallest, so that all choose alike.
-uint64_t common_free_set(std::span<const Facts> table) {
-  uint64_t chosen = 0;
+// The sets that all ranks offer in the same state, in an order that all share.
+std::vector<uint64_t> common_free_sets(std::span<const Facts> table) {
+  std::vector<uint64_t> sets;
   for (uint32_t i = 0; i < kPoolOffers; ++i) {
     const uint64_t set = table[0].free_sets[i], state = table[0].free_set_states[i];
     if (set == 0) continue;
@@ -37,9 +37,10 @@ uint64_t common_free_set(std::span<const Facts> table) {
       }
       return false;
     });
-    if (common && (chosen == 0 || set < chosen)) chosen = set;
+    if (common) sets.push_back(set);
   }
-  return chosen;
+  std::sort(sets.begin(), sets.end());
+  return sets;
 }
 
 bool refuse_by_rank(Verdict& verdict, std::span<const Facts> table) {
@@ -53,18 +54,46 @@ bool refuse_by_rank(Verdict& verdict, std::span<const Facts> table) {
       refuse(verdict, Level::kWarning, rank_text(r) + ": " + text(f.reason));
     } else if (f.max_threads < 32 || f.max_threads > kMaxDataThreads || f.max_threads % 32 != 0 ||
                f.max_lanes == 0 || f.max_lanes > kMaxLanes || f.cap > kMaxCap ||
-               f.enable > EnableFact::kOff) {
+               f.enable > EnableFact::kOff ||
+               (f.placement >= kPlacements && f.placement != kAnyPlacement)) {
       refuse(verdict, Level::kWarning, rank_text(r) + " sent a malformed record");
     } else if (std::memcmp(f.boot_id, table[0].boot_id, sizeof(f.boot_id)) != 0) {
       refuse(verdict, Level::kInfo, "ranks 0 and " + std::to_string(r) + " are on different hosts");
-    } else if (f.p2p_disabled != 0) {
-      refuse(verdict, Level::kInfo, "NCCL_P2P_DISABLE is set on " + rank_text(r));
     } else {
       continue;
     }
     return true;
   }
   return false;
+}
+
+// Where ranks ask for different placements, for the one that every machine has.
+void choose_placements(Verdict& verdict, std::span<const Facts> table) {
+  uint32_t wanted = kAnyPlacement;
+  size_t no_p2p = table.size();
+  for (size_t r = 0; r < table.size(); ++r) {
+    const Facts& f = table[r];
+    verdict.differing |= f.placement != table[0].placement;
+    if (f.placement != kAnyPlacement && (wanted == kAnyPlacement || f.placement > wanted)) wanted = f.placement;
+    if (f.p2p_disabled != 0 && no_p2p == table.size()) no_p2p = r;
+  }
+  const bool p2p = no_p2p == table.size();
+  if (wanted != kAnyPlacement) {
+    verdict.placements = {static_cast<Placement>(wanted)};
+  } else if (p2p) {
+    verdict.placements = {Placement::kPush, Placement::kHost};
+  } else {
+    verdict.placements = {Placement::kHost};
+  }
+  if (!p2p && verdict.placements[0] != Placement::kHost) {
+    refuse(verdict, Level::kInfo,
+           "NCCL_P2P_DISABLE is set on " + rank_text(no_p2p) + ", and SHUNT_PLACEMENT asks for P2P");
+  }
+}
+
+void use_placement(Verdict& verdict, Placement placement) {
+  verdict.geometry =
+      plan_geometry(verdict.geometry.ranks, verdict.cap, verdict.limits, placement);
 }
 
 }  // namespace
@@ -92,10 +121,11 @@ Verdict judge_facts(std::span<const Facts> table) {
     verdict.limits.max_lanes = std::min(verdict.limits.max_lanes, f.max_lanes);
     verdict.float8 &= f.compute_major >= 9 && f.nccl_version >= kFloat8Nccl;
   }
-  verdict.geometry =
-      plan_geometry(static_cast<uint32_t>(table.size()), verdict.cap, verdict.limits);
-  verdict.reused_set = common_free_set(table);
+  verdict.geometry.ranks = static_cast<uint32_t>(table.size());
+  verdict.free_sets = common_free_sets(table);
   verdict.shunt = true;
+  choose_placements(verdict, table);
+  use_placement(verdict, verdict.placements[0]);
   return verdict;
 }
 
@@ -110,6 +140,26 @@ void judge_links(Verdict& verdict, std::span<const Facts> facts, std::span<const
     return;
   }
   judge_answers(verdict, table, "links");
+  if (!verdict.shunt) return;
+  uint32_t broken = 0;
+  for (const Answer& answer : table) broken |= answer.broken;
+  const std::string first = name_of(verdict.placements[0]);
+  std::erase_if(verdict.placements, [&](Placement p) { return (broken >> static_cast<uint32_t>(p) & 1) != 0; });
+  if (verdict.placements.empty()) {
+    refuse(verdict, Level::kInfo, first + " failed for an earlier communicator of these GPUs");
+  } else {
+    use_placement(verdict, verdict.placements[0]);
+  }
+}
+
+bool next_placement(Verdict& verdict) {
+  if (verdict.placements.size() < 2) return false;
+  verdict.placements.erase(verdict.placements.begin());
+  use_placement(verdict, verdict.placements[0]);
+  verdict.reused_set = 0;
+  verdict.reason.clear();
+  verdict.shunt = true;
+  return true;
 }
 
 void judge_answers(Verdict& verdict, std::span<const Answer> table, const char* what) {
@@ -130,7 +180,8 @@ void judge_answers(Verdict& verdict, std::span<const Answer> table, const char* 
 
 void judge_offers(Verdict& verdict, std::span<const SlabOffer> table) {
   for (size_t r = 0; r < table.size(); ++r) {
-    if (table[r].answer.ok == 1 && table[r].bytes == verdict.geometry.slab_bytes()) continue;
+    const size_t wanted = verdict.geometry.slab_bytes() + verdict.geometry.host_bytes();
+    if (table[r].answer.ok == 1 && table[r].bytes == wanted) continue;
     const std::string why = text(table[r].answer.reason);
     refuse(verdict, Level::kWarning,
            rank_text(r) + " (memory): " + (why.empty() ? "no slab of the agreed size" : why));

@@ -5,17 +5,20 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "kernels/launch_plan.h"
+#include "shim/engine/shared_memory.h"
 
 namespace shunt {
 
 inline constexpr uint32_t kRecordMagic = 0x544e4853;  // "SHNT"
-inline constexpr uint32_t kRecordVersion = 1;
+inline constexpr uint32_t kRecordVersion = 2;
 inline constexpr size_t kReasonBytes = 160;
 inline constexpr uint32_t kPoolOffers = 4;
 
 enum class EnableFact : uint32_t { kAuto = 0, kOn = 1, kOff = 2 };
+inline constexpr uint32_t kAnyPlacement = ~0u;
 
 // Round 1. One fixed size for all versions of the library; a reader trusts nothing in it.
 struct Facts {
@@ -39,8 +42,9 @@ struct Facts {
   // Clean slab sets of earlier communicators that this rank holds free, as this very rank of this many.
   uint64_t free_sets[kPoolOffers];       // 0: none
   uint64_t free_set_states[kPoolOffers];  // digest of the lane states: equal on all ranks if clean
-  uint64_t fresh_id;  // random; rank 0's names the new slab set
-  unsigned char unused[664];
+  uint64_t fresh_id;   // random; rank 0's names the new slab set
+  uint32_t placement;  // SHUNT_PLACEMENT: the value of a Placement, or kAnyPlacement
+  unsigned char unused[660];
 };
 static_assert(sizeof(Facts) == 1024);
 
@@ -48,6 +52,7 @@ static_assert(sizeof(Facts) == 1024);
 struct Answer {
   uint32_t ok;
   uint32_t all_nvlink;  // links: every pair of this rank is joined by NVLink
+  uint32_t broken;      // links: placements that failed for these GPUs before, a bit each
   int32_t peer;         // the pair that `reason` is about, -1: none
   uint32_t when;        // probe: calls finished before the one that failed; the first is the cause
   char reason[kReasonBytes];
@@ -57,8 +62,9 @@ struct Answer {
 struct SlabOffer {
   Answer answer;
   uint64_t address;  // for ranks of the same process
-  uint64_t bytes;
-  unsigned char ipc[64];
+  uint64_t bytes;    // of slab and outbox
+  unsigned char ipc[64];    // push, pull
+  SharedMemoryName shared;  // host
 };
 
 enum class Level { kInfo, kWarning };
@@ -68,10 +74,12 @@ struct Verdict {
   bool shunt = false;
   uint64_t cap = 0;
   DeviceLimits limits{};
+  std::vector<Placement> placements;  // to be tried, in this order; the one in use is geometry's
   Geometry geometry{};
   bool float8 = false;     // fp8 is reduced by every GPU and NCCL of the communicator
   bool differing = false;  // caps or SHUNT_ENABLE differ between ranks
-  uint64_t reused_set = 0; // a slab set that every rank holds free and clean
+  std::vector<uint64_t> free_sets;  // slab sets that every rank holds free and clean
+  uint64_t reused_set = 0;          // the one of them in use
   std::string reason;      // why not
   Level level = Level::kInfo;
 };
@@ -85,6 +93,9 @@ Verdict judge_facts(std::span<const Facts> table);
 void judge_links(Verdict& verdict, std::span<const Facts> facts, std::span<const Answer> table);
 void judge_offers(Verdict& verdict, std::span<const SlabOffer> table);
 void judge_answers(Verdict& verdict, std::span<const Answer> table, const char* what);
+
+// After a placement failed: goes on with the next one, if there is one. True: verdict.shunt again.
+bool next_placement(Verdict& verdict);
 
 // Law 1: shunt or forward, from (verdict, count, datatype, op) alone. `type` and `op` are NCCL's values.
 bool shunts(const Verdict& verdict, size_t count, int type, int op);

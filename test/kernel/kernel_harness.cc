@@ -1,7 +1,7 @@
 // Runs the all-reduce kernel on n ranks in one process, on one GPU (results only: their times mean
-// nothing) or on one GPU each, checks every result bit for bit across ranks and against a reference, and
-// times it in a graph of 50 calls, for several launch shapes.
-//   kernel_harness --ranks N [--same-gpu] [--check] [--sweep] [--json FILE]
+// nothing) or on one GPU each, checks every result bit for bit across ranks and against a reference, for each
+// type, operation, placement and shot, and times it in a graph of 50 calls, for several launch shapes.
+//   kernel_harness --ranks N,N,... [--same-gpu] [--check] [--sweep] [--placement NAME] [--json FILE]
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -10,12 +10,12 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "shim/engine/launch.h"
 #include "shim/engine/log.h"
+#include "test/protocol/numbers.h"
 
 namespace shunt {
 namespace {
@@ -25,7 +25,9 @@ constexpr int kReplays = 9;
 constexpr size_t kCap = 1 << 20;
 
 struct Options {
+  std::vector<uint32_t> all_ranks{2};
   uint32_t ranks = 2;
+  std::string placement;  // empty: all of them to check, push to time
   bool same_gpu = false;
   bool check = false;
   bool sweep = false;
@@ -48,25 +50,25 @@ struct Timing {
 
 class Harness {
  public:
-  Harness(const Options& options, const DeviceLimits& limits);
-  bool check(DataType type, size_t count, size_t misalign);
+  Harness(const Options& options, const DeviceLimits& limits, Placement placement);
+  bool check(DataType type, ReduceOp op, size_t count, size_t misalign);
   // Median microseconds a call of the slowest rank, in a graph.
   double time(size_t bytes, DataType type);
 
  private:
   void wait_all();
-  void enqueue(Rank& rank, size_t count, DataType type, size_t misalign);
+  void enqueue(Rank& rank, size_t count, DataType type, ReduceOp op, size_t misalign);
 
   Options options_;
   DeviceLimits limits_;
   std::vector<Rank> ranks_;
   uint32_t calls_ = 0;
-  std::mt19937 random_{1234};
+  sim::Rng random_{1234};
 };
 
-Harness::Harness(const Options& options, const DeviceLimits& limits)
+Harness::Harness(const Options& options, const DeviceLimits& limits, Placement placement)
     : options_(options), limits_(limits), ranks_(options.ranks) {
-  const Geometry geometry = plan_geometry(options.ranks, kCap, limits);
+  const Geometry geometry = plan_geometry(options.ranks, kCap, limits, placement);
   std::vector<Facts> facts(options.ranks);
   std::vector<SlabOffer> offers(options.ranks);
   for (uint32_t r = 0; r < options.ranks; ++r) {
@@ -87,13 +89,13 @@ Harness::Harness(const Options& options, const DeviceLimits& limits)
   }
 }
 
-void Harness::enqueue(Rank& rank, size_t count, DataType type, size_t misalign) {
+void Harness::enqueue(Rank& rank, size_t count, DataType type, ReduceOp op, size_t misalign) {
   cu::ContextScope current(rank.device->context);
   const AllReduceCall call{reinterpret_cast<const void*>(rank.send + misalign),
                            reinterpret_cast<void*>(rank.recv + misalign),
                            count,
                            type,
-                           ReduceOp::kSum,
+                           op,
                            rank.stream->get()};
   cu::check(launch_all_reduce(*rank.set, limits_, call, calls_), "cuLaunchKernel");
 }
@@ -106,49 +108,35 @@ void Harness::wait_all() {
   }
 }
 
-bool Harness::check(DataType type, size_t count, size_t misalign) {
+bool Harness::check(DataType type, ReduceOp op, size_t count, size_t misalign) {
   const size_t bytes = count * size_of(type);
-  std::vector<std::vector<unsigned char>> in(ranks_.size(), std::vector<unsigned char>(bytes));
-  std::vector<std::vector<unsigned char>> out = in;
+  std::vector<sim::Bytes> in;
+  for (size_t r = 0; r < ranks_.size(); ++r) in.push_back(sim::make_input(type, count, false, random_));
   for (size_t r = 0; r < ranks_.size(); ++r) {
-    for (size_t i = 0; i < count; ++i) {
-      if (type == DataType::kFloat32) {
-        const float value = std::uniform_real_distribution<float>(-1, 1)(random_);
-        std::memcpy(&in[r][4 * i], &value, 4);
-      } else {
-        const uint32_t value = static_cast<uint32_t>(random_());
-        std::memcpy(&in[r][size_of(type) * i], &value, std::min<size_t>(4, size_of(type)));
-      }
-    }
     cu::ContextScope current(ranks_[r].device->context);
     SHUNT_CU(copy_to_device, ranks_[r].send + misalign, in[r].data(), bytes, ranks_[r].stream->get());
     SHUNT_CU(set32, ranks_[r].recv, 0xdeadbeefu, (kCap + 64) / 4, ranks_[r].stream->get());
   }
   wait_all();
   ++calls_;
-  for (Rank& rank : ranks_) enqueue(rank, count, type, misalign);
+  for (Rank& rank : ranks_) enqueue(rank, count, type, op, misalign);
+  std::vector<sim::Bytes> out(ranks_.size(), sim::Bytes(misalign + bytes + size_of(type)));
   for (size_t r = 0; r < ranks_.size(); ++r) {
     cu::ContextScope current(ranks_[r].device->context);
-    SHUNT_CU(copy_to_host, out[r].data(), ranks_[r].recv + misalign, bytes, ranks_[r].stream->get());
+    SHUNT_CU(copy_to_host, out[r].data(), ranks_[r].recv, out[r].size(), ranks_[r].stream->get());
   }
   wait_all();
-  for (size_t i = 0; i < count; ++i) {
-    if (type == DataType::kFloat32) {
-      float want = 0, got = 0;
-      for (size_t r = 0; r < ranks_.size(); ++r) {
-        float value = 0;
-        std::memcpy(&value, &in[r][4 * i], 4);
-        want = r == 0 ? value : want + value;
-      }
-      std::memcpy(&got, &out[0][4 * i], 4);
-      if (got != want) return false;
-    } else if (type == DataType::kUint8) {
-      unsigned char want = 0;
-      for (size_t r = 0; r < ranks_.size(); ++r) want = static_cast<unsigned char>(want + in[r][i]);
-      if (out[0][i] != want) return false;
-    }
+  const sim::Bytes sum = sim::reduce(type, op, count, in);
+  const sim::Bytes& first = out[0];
+  for (size_t i = 0; i < first.size(); ++i) {
+    // Nothing before the message and nothing after it is written.
+    constexpr unsigned char kPoison[] = {0xef, 0xbe, 0xad, 0xde};
+    const bool inside = i >= misalign && i < misalign + bytes;
+    if (!inside && first[i] != kPoison[i % 4]) return false;
+    if (!inside || (i - misalign) % size_of(type) != 0) continue;
+    if (!sim::same_element(type, op, &first[i], &sum[i - misalign])) return false;
   }
-  return std::all_of(out.begin(), out.end(), [&](const auto& o) { return o == out[0]; });
+  return std::all_of(out.begin(), out.end(), [&](const sim::Bytes& o) { return o == first; });
 }
 
 double Harness::time(size_t bytes, DataType type) {
@@ -169,7 +157,7 @@ double Harness::time(size_t bytes, DataType type) {
     const uint32_t first = calls_;
     for (int i = 0; i < kCallsInGraph; ++i) {
       ++calls_;
-      enqueue(rank, count, type, 0);
+      enqueue(rank, count, type, ReduceOp::kSum, 0);
     }
     if (r + 1 < ranks_.size()) calls_ = first;  // the ranks record the same numbers
     cu::Graph graph = nullptr;
@@ -208,28 +196,47 @@ double Harness::time(size_t bytes, DataType type) {
   return times[times.size() / 2];
 }
 
-bool run_checks(const Options& options) {
-  // Ranks that share a GPU must all be resident, or they wait for each other for ever.
+std::vector<Placement> placements_of(const Options& options, bool every) {
+  std::vector<Placement> out;
+  for (uint32_t p = 0; p < kPlacements; ++p) {
+    const auto placement = static_cast<Placement>(p);
+    if (options.placement.empty() ? every || p == 0 : options.placement == name_of(placement)) {
+      out.push_back(placement);
+    }
+  }
+  return out;
+}
+
+bool run_checks(const Options& options, Placement placement, bool two_shot) {
   DeviceLimits limits;
+  limits.two_shot_from = two_shot ? 0 : ~0u;
+  // Ranks that share a GPU must all be resident, or they wait for each other for ever.
   if (options.same_gpu) limits.max_lanes = 8;
-  Harness harness(options, limits);
+  Harness harness(options, limits, placement);
   size_t done = 0;
-  for (const DataType type : {DataType::kFloat32, DataType::kUint8, DataType::kBfloat16}) {
-    for (const size_t count : {1, 2, 3, 7, 257, 1000, 4096, 40001, 200000}) {
-      if (count * size_of(type) > kCap) continue;
-      for (int repeat = 0; repeat < 4; ++repeat) {
-        const size_t misalign = repeat % 2 == 0 ? 0 : size_of(type);
-        if (!harness.check(type, count, misalign)) {
-          std::printf("WRONG: %s x %zu, misaligned by %zu, %u ranks\n", name_of(type), count, misalign,
-                      options.ranks);
-          return false;
+  for (uint32_t t = 0; t < kDataTypes; ++t) {
+    const auto type = static_cast<DataType>(t);
+    if (is_float8(type) && gpu_device(0).compute_major < 9) continue;
+    for (uint32_t o = 0; o < kReduceOps; ++o) {
+      const auto op = static_cast<ReduceOp>(o);
+      for (const size_t count : {1, 3, 7, 257, 4096, 40001}) {
+        if (count > 4096 && o > 1) continue;
+        for (const size_t misalign : {size_t{0}, size_t{size_of(type)}}) {
+          if (!harness.check(type, op, count, misalign)) {
+            std::printf("WRONG: %s %s x %zu, misaligned by %zu, %u ranks, %s, %s\n", name_of(type),
+                        name_of(op), count, misalign, options.ranks, name_of(placement),
+                        two_shot ? "two shots" : "one shot");
+            return false;
+          }
+          ++done;
         }
-        ++done;
       }
     }
   }
-  std::printf("%u ranks%s: %zu calls right and bit-equal\n", options.ranks,
-              options.same_gpu ? " on one GPU" : "", done);
+  std::printf("%2u ranks%s, %s, %s: %zu calls right and bit-equal\n", options.ranks,
+              options.same_gpu ? " on one GPU" : "", name_of(placement),
+              two_shot ? "two shots" : "one shot", done);
+  std::fflush(stdout);
   return true;
 }
 
@@ -239,23 +246,29 @@ void run_sweep(const Options& options, std::ofstream& json) {
   std::printf("us a call, bf16 sum, graph of %d\n%-10s", kCallsInGraph, "shape");
   for (const size_t size : sizes) std::printf("%9zu", size);
   std::printf("\n");
-  for (const uint32_t threads : {32u, 64u, 128u, 256u}) {
-    for (const uint32_t lanes : {32u, 64u, 128u}) {
-      Harness harness(options, DeviceLimits{std::max(256u, threads), lanes, threads});
-      std::printf("%4ux%-5u", threads, lanes);
-      for (const size_t size : sizes) {
-        const double us = harness.time(size, DataType::kBfloat16);
-        std::printf("%9.2f", us);
-        json << "{\"least_threads\":" << threads << ",\"lanes\":" << lanes << ",\"bytes\":" << size
-             << ",\"us\":" << us << "}\n";
+  for (const Placement placement : placements_of(options, false)) {
+    for (const uint32_t threads : {32u, 64u, 128u, 256u}) {
+      for (const uint32_t lanes : {32u, 64u, 128u}) {
+        for (const bool two_shot : {false, true}) {
+          const DeviceLimits limits{kMaxDataThreads / 32 * 32, lanes, threads, two_shot ? 0 : ~0u};
+          Harness harness(options, limits, placement);
+          std::printf("%4ux%-3u %d", threads, lanes, two_shot ? 2 : 1);
+          for (const size_t size : sizes) {
+            const double us = harness.time(size, DataType::kBfloat16);
+            std::printf("%9.2f", us);
+            json << "{\"placement\":\"" << name_of(placement) << "\",\"shots\":" << (two_shot ? 2 : 1)
+                 << ",\"least_threads\":" << threads << ",\"lanes\":" << lanes << ",\"bytes\":" << size
+                 << ",\"us\":" << us << "}\n";
+          }
+          std::printf("\n");
+          std::fflush(stdout);
+        }
       }
-      std::printf("\n");
-      std::fflush(stdout);
     }
   }
 }
 
-int run(const Options& options) {
+int run(Options options) {
   int devices = 0;
   cu::Device last = 0;
   try {
@@ -266,11 +279,19 @@ int run(const Options& options) {
     std::printf("skipped: %s\n", error.what());
     return 77;
   }
-  if (devices < (options.same_gpu ? 1 : static_cast<int>(options.ranks))) {
-    std::printf("skipped: %d GPUs\n", devices);
-    return 77;
+  for (const uint32_t ranks : options.all_ranks) {
+    if (devices < (options.same_gpu ? 1 : static_cast<int>(ranks))) {
+      std::printf("skipped: %d GPUs\n", devices);
+      return 77;
+    }
+    options.ranks = ranks;
+    if (!options.check) continue;
+    for (const Placement placement : placements_of(options, true)) {
+      for (const bool two_shot : {false, true}) {
+        if (!run_checks(options, placement, two_shot)) return 1;
+      }
+    }
   }
-  if (options.check && !run_checks(options)) return 1;
   if (options.sweep) {
     std::ofstream json(options.json.empty() ? "/dev/null" : options.json);
     run_sweep(options, json);
@@ -286,7 +307,12 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg == "--ranks" && i + 1 < argc) {
-      options.ranks = static_cast<uint32_t>(std::atoi(argv[++i]));
+      options.all_ranks.clear();
+      for (const char* list = argv[++i]; list != nullptr; list = std::strchr(list, ',')) {
+        options.all_ranks.push_back(static_cast<uint32_t>(std::atoi(*list == ',' ? ++list : list)));
+      }
+    } else if (arg == "--placement" && i + 1 < argc) {
+      options.placement = argv[++i];
     } else if (arg == "--json" && i + 1 < argc) {
       options.json = argv[++i];
     } else if (arg == "--same-gpu") {

@@ -45,7 +45,8 @@ class StartMethods(Case):
 
     def test_fork_while_other_threads_make_their_first_call(self):
         script = f"""
-import ctypes, os, threading
+import ctypes, os, threading, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, about just this
 library = ctypes.CDLL({user('libuser_a.so')!r})
 threads = [threading.Thread(target=library.use_nccl) for _ in range(4)]
 for thread in threads: thread.start()

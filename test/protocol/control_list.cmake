@@ -5,15 +5,15 @@ shunt_control_edit(one_half protocol.h
   [[kPushParts = 2;]]
   [[kPushParts = 1;]])
 shunt_add_control(one_half)
-shunt_control_fails(one_half wrong-sum --types sentinel)
-shunt_control_fails(one_half hang --types flagged)
+shunt_control_fails(one_half wrong-sum --types sentinel --placement push --shots one)
+shunt_control_fails(one_half hang --types flagged --placement push --shots one)
 
 # No wipe: the data of two calls ago is taken for new.
 shunt_control_edit(no_wipe all_reduce.cuh
-  [[device::store<Word::k8>(from, C::wiped(), false);]]
-  [[(void)from;]])
+  [[device::store<Word::k8>(const_cast<unsigned char*>(source(p, index)), C::wiped(), false);]]
+  [[]])
 shunt_add_control(no_wipe)
-shunt_control_fails(no_wipe wrong-sum --types sentinel)
+shunt_control_fails(no_wipe wrong-sum --types sentinel --placement push --shots one)
 
 # The counter comes with the parameters: a replay uses the half and the flag of the replay before.
 shunt_control_edit(host_counter all_reduce.cuh
@@ -21,7 +21,7 @@ shunt_control_edit(host_counter all_reduce.cuh
   [[(void)state;
   const uint32_t counter = kFirstCounter + static_cast<uint32_t>(params.tag & 0xffffff);]])
 shunt_add_control(host_counter)
-shunt_control_fails(host_counter wrong-sum --program replay)
+shunt_control_fails(host_counter wrong-sum --program replay --shots one)
 
 # The counter advances while threads of the lane have not begun: they take it for the call after.
 shunt_control_edit(no_barrier all_reduce.cuh
@@ -36,14 +36,14 @@ shunt_control_edit(one_region protocol.h
   [[return flagged_offset() + size_t{lanes} * flagged_packets * kPacketBytes;]]
   [[return flagged_offset();]])
 shunt_add_control(one_region)
-shunt_control_fails(one_region wrong-sum --cap 256)
+shunt_control_fails(one_region wrong-sum --cap 256 --placement push --shots one)
 
 # Flagged regions never zeroed: after 2^32 calls a slot still holds the flag that is due again.
 shunt_control_edit(no_zeroing all_reduce.cuh
-  [[if (zeroes_flags(counter, params.parts)) zero_flagged_region(params, counter);]]
+  [[if (!has_outbox(params) && zeroes_flags(counter, params.parts)) zero_flagged_region(params, counter);]]
   [[]])
 shunt_add_control(no_zeroing)
-shunt_control_fails(no_zeroing wrong-sum --program wrap --cap 2048 --types flagged)
+shunt_control_fails(no_zeroing wrong-sum --program wrap --cap 2048 --types flagged --placement push --shots one)
 
 # At the wrap one value is skipped, not a whole cycle: two calls in a row use one half.
 shunt_control_edit(wrap_skips_one protocol.h
@@ -81,7 +81,7 @@ shunt_control_edit(padding_all_ones all_reduce.cuh
       memset(reinterpret_cast<unsigned char*>(&sent) + left, 0xff, sizeof(sent) - left);
     }]])
 shunt_add_control(padding_all_ones)
-shunt_control_fails(padding_all_ones hang)
+shunt_control_fails(padding_all_ones hang --shots one)
 
 # Slots that are not the lane's own: a lane's slots move with the size of the call, so calls in a row use
 # one slot from lanes whose counters differ.
@@ -89,7 +89,7 @@ shunt_control_edit(shared_slots all_reduce.cuh
   [[device::block() * params.lane_bytes + thread * kPacketBytes;]]
   [[device::block() * params.packets_per_lane * kPacketBytes + thread * kPacketBytes;]])
 shunt_add_control(shared_slots)
-shunt_control_fails(shared_slots wrong-sum --max-lanes 3 --cap 2048)
+shunt_control_fails(shared_slots wrong-sum --max-lanes 3 --cap 2048 --shots one)
 
 # A packet is taken when its first word is there.
 shunt_control_edit(one_word_sentinel codec.cuh
@@ -123,4 +123,64 @@ shunt_control_edit(by_alignment host_kernels.cc
   }
   all_reduce<kType, kProtocol, kVariant, kPeerBatch>(changed);]])
 shunt_add_control(by_alignment)
-shunt_control_fails(by_alignment hang --cap 256)
+shunt_control_fails(by_alignment hang --cap 256 --shots one)
+
+# ---- outboxes (pull, host) -------------------------------------------------------------------------------
+# The writer does not wipe: the data of four calls ago is taken for new.
+shunt_control_edit(no_outbox_wipe all_reduce.cuh
+  [[device::store<Word::k8>(sentinel + p * kPacketBytes, Packet{{~0u, ~0u, ~0u, ~0u}}, true);]]
+  [[(void)sentinel;]])
+shunt_add_control(no_outbox_wipe)
+shunt_control_fails(no_outbox_wipe wrong-sum --placement pull --types sentinel)
+
+# Wiped is as much as this call has, not as much as the earlier call left.
+shunt_control_edit(current_extent all_reduce.cuh
+  [[const uint32_t left = device::load_word(&lane_state(params, device::block())->left[before]);]]
+  [[const uint32_t left = params.packets_per_lane;]])
+shunt_add_control(current_extent)
+shunt_control_fails(current_extent wrong-sum --placement pull --types sentinel)
+
+# Three parts: no kernel boundary lies between a wipe and the packet that lets a peer poll that part.
+shunt_control_edit(three_parts protocol.h
+  [[kSharedParts = 4;]]
+  [[kSharedParts = 3;]])
+shunt_control_edit(three_parts protocol.h
+  [[return counter & (parts - 1);]]
+  [[return counter % parts;]])
+shunt_control_edit(three_parts protocol.h
+  [[static_assert(part_of(next_counter(0xffffffffu), 4) == (part_of(0xffffffffu, 4) + 1) % 4);]]
+  [[]])
+shunt_control_edit(three_parts all_reduce.cuh
+  [[part_of(counter + 2, kSharedParts);]]
+  [[part_of(counter + 1, kSharedParts);]])
+shunt_add_control(three_parts)
+shunt_control_fails(three_parts wrong-sum --placement pull --types sentinel --calls 80)
+
+# Flagged regions of an outbox never zeroed.
+shunt_control_edit(no_outbox_zeroing all_reduce.cuh
+  [[if (!zeroes_flags(counter, kSharedParts)) return;]]
+  [[return;]])
+shunt_add_control(no_outbox_zeroing)
+shunt_control_fails(no_outbox_zeroing wrong-sum --program wrap --cap 2048 --types flagged --placement pull
+                    --shots one)
+
+# ---- two shots -------------------------------------------------------------------------------------------
+# A rank waits for what it adds up before it has sent what others add up.
+shunt_control_edit(owner_first all_reduce.cuh
+  [[      if (owner != params_.rank) {
+        store(p, has_outbox(params_) ? 0 : peer_index(params_.rank, owner), sent);
+      }]]
+  [[]])
+shunt_control_edit(owner_first all_reduce.cuh
+  [[      Packet sum = load(p, index);]]
+  [[      store(p, has_outbox(params_) ? 0 : index, outgoing(p, wait));
+      Packet sum = load(p, index);]])
+shunt_add_control(owner_first)
+shunt_control_fails(owner_first hang --shots two --cap 5120 --max-lanes 1)
+
+# The owner's sum goes where its own contribution would: to nobody.
+shunt_control_edit(no_second_shot all_reduce.cuh
+  [[if (kVariant != Variant::kFast && to_peers) send(p, C::encode(total, wait.counter()));]]
+  [[(void)to_peers;]])
+shunt_add_control(no_second_shot)
+shunt_control_fails(no_second_shot hang --shots two)

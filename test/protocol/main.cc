@@ -26,6 +26,7 @@ struct Arguments {
       stderr,
       "options: --program NAME --ranks N,N,... --seeds N --first-seed N --calls N --cap BYTES\n"
       "         --max-lanes N --types all|flagged|sentinel|NAME --aligned\n"
+      "         --placement any|push|pull --shots any|one|two\n"
       "         --expect none|wrong-sum|hang|store-after-stop|trap|stray|unreported\n");
   std::exit(2);
 }
@@ -66,6 +67,10 @@ Arguments parse(int argc, char** argv) {
       a.options.max_lanes = static_cast<uint32_t>(number());
     } else if (name == "--types") {
       a.options.types = value;
+    } else if (name == "--placement") {
+      a.options.placement = value;
+    } else if (name == "--shots") {
+      a.options.shots = value;
     } else if (name == "--expect") {
       a.expect = value;
     } else {

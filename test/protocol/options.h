@@ -16,7 +16,8 @@ struct Options {
   uint32_t max_lanes = 0;          // likewise
   std::string types = "all";       // all, flagged, sentinel or the name of one
   bool aligned = false;            // all buffers at 16-byte addresses
-  bool allow_late_stores = false;  // do not look at stores of a rank that has stopped
+  std::string placement = "any";   // any: push or pull, drawn; or the name of one
+  std::string shots = "any";       // one, two, or drawn
 };
 
 struct Outcome {

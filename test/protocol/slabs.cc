@@ -6,12 +6,13 @@ namespace sim {
 
 using shunt::Protocol;
 
-Slabs::Slabs(uint32_t ranks, size_t cap, const shunt::DeviceLimits& limits)
+Slabs::Slabs(uint32_t ranks, size_t cap, const shunt::DeviceLimits& limits,
+             shunt::Placement placement)
     : ranks_(ranks),
       cap_(cap),
       limits_(limits),
-      geometry_(plan_geometry(ranks, cap, limits)),
-      slab_bytes_((geometry_.slab_bytes() + 4095) / 4096 * 4096) {}
+      geometry_(plan_geometry(ranks, cap, limits, placement)),
+      slab_bytes_((geometry_.slab_bytes() + geometry_.host_bytes() + 4095) / 4096 * 4096) {}
 
 void Slabs::fill(const std::vector<uint32_t>& first_counters) {
   const size_t sentinel = geometry_.sentinel_offset();
@@ -39,10 +40,13 @@ shunt::HostBoard& Slabs::board(uint32_t rank) const {
 
 shunt::AllReduceParams Slabs::params(const Call& call, uint32_t rank, const void* send,
                                      void* recv) const {
-  unsigned char* write[shunt::kMaxPeers] = {};
-  for (uint32_t i = 0; i + 1 < ranks_; ++i) write[i] = mailbox(shunt::peer_at(rank, i), rank);
+  shunt::PeerLink peers[shunt::kMaxPeers] = {};
+  for (uint32_t i = 0; i + 1 < ranks_; ++i) {
+    const uint32_t peer = shunt::peer_at(rank, i);
+    peers[i] = {mailbox(peer, rank), mailbox(rank, peer)};
+  }
   shunt::AllReduceParams params =
-      common_params(geometry_, call.protocol(), rank, slab(rank), &board(rank), write);
+      common_params(geometry_, call.protocol(), rank, slab(rank), &board(rank), peers);
   set_call(params, plan(call), send, recv, call.count, call.type, call.op, call.number);
   return params;
 }
@@ -57,12 +61,14 @@ std::string Slabs::describe(const void* address) const {
   if (offset < geometry_.mailbox_offset(0)) return of_slab + " offset " + std::to_string(offset);
   const size_t in_mailboxes = offset - geometry_.mailbox_offset(0);
   const auto index = static_cast<uint32_t>(in_mailboxes / geometry_.mailbox_bytes());
-  if (index + 1 >= ranks_) return of_slab + " past its mailboxes";
+  const bool shared = is_shared(geometry_.placement);
+  if (shared ? index > 0 : index + 1 >= ranks_) return of_slab + " past its mailboxes";
   const size_t in_mailbox = in_mailboxes % geometry_.mailbox_bytes();
   const size_t in_part = in_mailbox % geometry_.part_bytes();
-  std::string out = "mailbox (" + std::to_string(rank) + "," +
-                    std::to_string(shunt::peer_at(rank, index)) + ") part " +
-                    std::to_string(in_mailbox / geometry_.part_bytes());
+  std::string out = (shared ? "outbox " + std::to_string(rank)
+                            : "mailbox (" + std::to_string(rank) + "," +
+                                  std::to_string(shunt::peer_at(rank, index)) + ")") +
+                    " part " + std::to_string(in_mailbox / geometry_.part_bytes());
   if (in_part < geometry_.flagged_offset()) {
     return out + " header " + std::to_string(in_part / shunt::kPacketBytes);
   }

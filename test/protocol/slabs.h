@@ -25,7 +25,7 @@ struct Call {
 
 class Slabs {
  public:
-  Slabs(uint32_t ranks, size_t cap, const shunt::DeviceLimits& limits);
+  Slabs(uint32_t ranks, size_t cap, const shunt::DeviceLimits& limits, shunt::Placement placement);
 
   size_t memory_bytes() const { return ranks_ * (slab_bytes_ + kBoardBytes); }
   // Where they lie: memory_bytes() of zeros.
@@ -51,8 +51,11 @@ class Slabs {
  private:
   static constexpr size_t kBoardBytes = sizeof(shunt::HostBoard);
   unsigned char* slab(uint32_t rank) const { return memory_ + rank * slab_bytes_; }
+  // Outboxes in host memory lie in the slab here too.
   unsigned char* mailbox(uint32_t reader, uint32_t writer) const {
-    return slab(reader) + geometry_.mailbox_offset(shunt::peer_index(reader, writer));
+    return is_shared(geometry_.placement)
+               ? slab(writer) + geometry_.mailbox_offset(0)
+               : slab(reader) + geometry_.mailbox_offset(shunt::peer_index(reader, writer));
   }
 
   uint32_t ranks_;

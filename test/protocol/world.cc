@@ -13,12 +13,24 @@ shunt::DeviceLimits draw_limits(const Options& options, Rng& rng) {
   shunt::DeviceLimits limits;
   limits.max_threads = rng.one_of<uint32_t>({32, 32, 32, 64});
   limits.max_lanes = options.max_lanes != 0 ? options.max_lanes : 1 + rng.below(3);
+  // From nothing, from the middle sizes, or never.
+  limits.two_shot_from = options.shots == "one"   ? ~0u
+                         : options.shots == "two" ? 0
+                                                  : rng.one_of<uint32_t>({0, 512, 1024, ~0u});
   return limits;
+}
+
+shunt::Placement draw_placement(const Options& options, Rng& rng) {
+  for (uint32_t p = 0; p < shunt::kPlacements; ++p) {
+    const auto placement = static_cast<shunt::Placement>(p);
+    if (options.placement == name_of(placement)) return placement;
+  }
+  return rng.one_of({shunt::Placement::kPush, shunt::Placement::kPull});
 }
 
 size_t draw_cap(const Options& options, Rng& rng) {
   if (options.cap != 0) return options.cap;
-  return rng.one_of<uint32_t>({8, 64, 520, 768, 1024, 2048, 2056, 2560});
+  return rng.one_of<uint32_t>({8, 64, 520, 768, 1024, 2048, 2056, 2560, 5120});
 }
 
 std::vector<uint32_t> owners(uint32_t ranks, uint32_t streams_per_rank) {
@@ -37,7 +49,8 @@ bool wanted(const Options& options, shunt::DataType type) {
 World::World(const Options& options, uint32_t ranks, uint32_t streams_per_rank, uint64_t seed)
     : options_(options),
       rng_(seed * 64 + ranks),
-      slabs_(ranks, draw_cap(options, rng_), draw_limits(options, rng_)),
+      slabs_(ranks, draw_cap(options, rng_), draw_limits(options, rng_),
+             draw_placement(options, rng_)),
       streams_per_rank_(streams_per_rank),
       streams_(ranks * streams_per_rank),
       position_(streams_.size(), 0),
@@ -158,7 +171,7 @@ bool World::next(uint32_t stream, Launch& launch) {
   stopped_before_[stream] = slabs_.stop(rank) != static_cast<uint32_t>(Stop::kNone);
   launch = {recorded.kernel->body, &recorded.params[rank], recorded.plan.lanes,
             recorded.plan.threads + shunt::kHeaderThreads,
-            options_.allow_late_stores || !stopped_before_[stream]};
+            !stopped_before_[stream]};
   if (launches_[rank]++ == disturbance.at_step && rank == disturbance.victim) begin_disturbance();
   return true;
 }

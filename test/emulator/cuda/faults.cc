@@ -75,7 +75,7 @@ bool LaunchFaults::carries_data(const void* address) const {
   const shunt::AllReduceParams params = params_of(launch_);
   const auto* at = static_cast<const unsigned char*>(address);
   for (uint32_t i = 0; i + 1 < params.ranks && i < shunt::kMaxPeers; ++i) {
-    const unsigned char* mailbox = params.write[i];
+    const unsigned char* mailbox = params.peers[i].write;
     if (at < mailbox || at >= mailbox + size_t{params.parts} * params.part_bytes) continue;
     const size_t within = static_cast<size_t>(at - mailbox) % params.part_bytes;
     return within >= std::min(params.data_offset, params.flagged_offset);

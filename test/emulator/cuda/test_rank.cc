@@ -77,13 +77,13 @@ unsigned char* Rank::mailbox(unsigned char* slab, uint32_t owner, uint32_t write
 }
 
 AllReduceParams Rank::params(size_t count, const LaunchPlan& plan) const {
-  unsigned char* write[kMaxPeers] = {};
+  PeerLink peers[kMaxPeers] = {};
   for (uint32_t i = 0; i + 1 < ranks_; ++i) {
     const uint32_t peer = peer_at(rank_, i);
-    write[i] = mailbox(peer_slabs_[peer], peer, rank_);
+    peers[i] = {mailbox(peer_slabs_[peer], peer, rank_), mailbox(slab_, rank_, peer)};
   }
   AllReduceParams p =
-      common_params(geometry_, plan.protocol, rank_, slab_, board_, write);
+      common_params(geometry_, plan.protocol, rank_, slab_, board_, peers);
   set_call(p, plan, send_, recv_, count, DataType::kFloat32, ReduceOp::kSum, calls_);
   return p;
 }
