@@ -10,6 +10,13 @@
 //
 // The versions are those of src/nccl.h.in in github.com/NVIDIA/nccl, each the first release
 // that declares the function. 2.18.1 (ncclCommSplit) is the oldest that is supported.
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 2)
+#define SHUNT_HOOKS_2_31_2(X)                                                                     \
+  X(ncclAllReduceConfig) X(ncclBroadcastConfig) X(ncclReduceConfig) X(ncclAllGatherConfig)        \
+  X(ncclReduceScatterConfig) X(ncclAlltoAllConfig) X(ncclGatherConfig) X(ncclScatterConfig)
+#else
+#define SHUNT_HOOKS_2_31_2(X)
+#endif
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 2)
 #define SHUNT_HOOKS_2_29_2(X) X(ncclCommGrow) X(ncclPutSignal) X(ncclSignal) X(ncclWaitSignal)
 #else
@@ -49,7 +56,8 @@
   X(ncclReduce) X(ncclBcast) X(ncclBroadcast) X(ncclReduceScatter) X(ncclAllGather)               \
   X(ncclSend) X(ncclRecv)                                                                         \
   SHUNT_HOOKS_2_22_3(X) SHUNT_HOOKS_2_23_4(X) SHUNT_HOOKS_2_27_3(X)                               \
-  SHUNT_HOOKS_2_28_1(X) SHUNT_HOOKS_2_28_7(X) SHUNT_HOOKS_2_29_2(X)
+  SHUNT_HOOKS_2_28_1(X) SHUNT_HOOKS_2_28_7(X) SHUNT_HOOKS_2_29_2(X)                                \
+  SHUNT_HOOKS_2_31_2(X)
 
 namespace shunt {
 

@@ -29,9 +29,27 @@ void Group::add_use(Communicator& communicator, cu::Stream stream) {
 
 void Group::queue(Communicator& communicator, const AllReduceCall& call) {
   add_use(communicator, call.stream);
-  const bool first = std::find(forwarded_on_.begin(), forwarded_on_.end(), communicator.device()) ==
-                     forwarded_on_.end();
-  shunted_.push_back({&communicator, call, first});
+  const auto same = [&](cu::Device device) { return device == communicator.device(); };
+  shunted_.push_back({&communicator, call, forwards(communicator),
+                      std::any_of(forwarded_on_.begin(), forwarded_on_.end(), same)});
+}
+
+bool Group::forwards(const Communicator& communicator) const {
+  return std::any_of(forwarded_.begin(), forwarded_.end(),
+                     [&](const Use& use) { return use.communicator == &communicator; });
+}
+
+// A communicator's own order first, since all of its ranks have it: what comes before a forwarded operation
+// of the same communicator runs before NCCL's group, and so does whatever comes before that; what comes
+// behind one runs behind it. The rest keeps the order of the calls on its device.
+void Group::place_shunted() {
+  std::vector<cu::Device> must;  // devices on which a later call is before NCCL's group for its own order
+  for (auto shunted = shunted_.rbegin(); shunted != shunted_.rend(); ++shunted) {
+    const cu::Device device = shunted->communicator->device();
+    if (!shunted->behind_own && forwards(*shunted->communicator)) must.push_back(device);
+    const bool pulled = std::find(must.begin(), must.end(), device) != must.end();
+    shunted->first = !shunted->behind_own && (pulled || !shunted->behind_others);
+  }
 }
 
 void Group::note_forwarded(Communicator* communicator, cu::Stream stream, ncclResult_t result) {
@@ -40,7 +58,10 @@ void Group::note_forwarded(Communicator* communicator, cu::Stream stream, ncclRe
     return;
   }
   if (communicator == nullptr) return;
-  forwarded_on_.push_back(communicator->device());
+  // Alone in its communicator it waits for nobody. (One that is not blocking does not tell its ranks.)
+  if (communicator->ranks() > 1 || !communicator->blocking()) {
+    forwarded_on_.push_back(communicator->device());
+  }
   if (!communicator->shunting()) return;
   add_use(*communicator, stream);
   forwarded_.push_back({communicator, stream});
@@ -100,6 +121,7 @@ ncclResult_t Group::end(NcclLibrary& library) {
   // In the order of the user's calls as far as NCCL's group, which cannot be split, allows: another rank may
   // make the same calls outside a group, and then waits for them in that order. Device by device: one
   // thread's group holds the calls of several ranks, one rank's after the other's.
+  place_shunted();
   if (!cancelled && ours == ncclSuccess) ours = run_shunted(true);
   const ncclResult_t theirs = library.call<k_ncclGroupEnd>();
   const bool ended = theirs == ncclSuccess || theirs == ncclInProgress;

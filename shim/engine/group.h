@@ -47,12 +47,16 @@ class Group {
   struct Shunted {
     Communicator* communicator;
     AllReduceCall call;
-    bool first;  // before any forwarded operation of the group on its device
+    bool behind_own;     // a forwarded operation of its communicator, in this group
+    bool behind_others;  // one that may wait for other ranks, on its device
+    bool first = false;  // to run before NCCL's group
   };
   struct Use {
     Communicator* communicator;
     cu::Stream stream;
   };
+  bool forwards(const Communicator& communicator) const;  // has it forwarded operations here?
+  void place_shunted();
   ncclResult_t run_shunted(bool first);
   ncclResult_t finish_forwarded();
   // For each stream of each communicator that has several in this group.

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <shared_mutex>
@@ -25,7 +24,8 @@ constexpr auto kPeriod = milliseconds(50);
 std::shared_mutex boards_mutex;
 bool boards_gone = false;
 
-// A kernel repeats its report about once a millisecond; time-sliced GPUs may pause it for much longer.
+// A kernel repeats its report about once a millisecond. One that has not for this long may have ended its
+// wait; or its GPU is shared, and the same wait is reported again later.
 constexpr auto kForget = seconds(2);
 // Frameworks get this long to notice ncclRemoteError and abort by themselves.
 constexpr auto kGrace = seconds(10);
@@ -69,8 +69,13 @@ void Watch::look(Clock::time_point now) {
   if (boards_gone) return;
   if (looking_.test_and_set(std::memory_order_acquire)) return;  // another thread is at it
   look_at_faults();
-  // While this process was stopped its GPU went on: that time was nobody's fault.
-  if (now - last_look_ > kForget) std::fill(std::begin(lanes_), std::end(lanes_), Lane{});
+  // While this process was stopped its GPU went on: that time was nobody's fault. The rest still counts.
+  if (const auto stopped = now - last_look_; stopped > kForget) {
+    for (Lane& lane : lanes_) {
+      lane.since += stopped;
+      lane.seen += stopped;
+    }
+  }
   last_look_ = now;
   uint32_t missing = 0, waiting = 0;
   uint32_t reported = 0;  // ranks that are waited for in reports that came since the last look
@@ -82,16 +87,16 @@ void Watch::look(Clock::time_point now) {
     if (peer_and_one != 0 && peer_and_one <= kMaxRanks) {
       const uint64_t tag = __atomic_load_n(&slot.tag, __ATOMIC_RELAXED);
       const uint32_t counter = __atomic_load_n(&slot.counter, __ATOMIC_RELAXED);
-      const bool same = lane.since != Clock::time_point{} && tag == lane.report.tag &&
-                        counter == lane.report.counter;
+      // However long ago: the counter makes it the same call of the same lane, still unfinished.
+      const bool same = tag == lane.report.tag && counter == lane.report.counter;
       if (!same) lane = {{tag, counter, peer_and_one}, now, now, 0};
       lane.seen = now;
       lane.missing |= 1u << (peer_and_one - 1);
       reported |= 1u << (peer_and_one - 1);
     } else if (now - lane.seen > kForget) {
-      lane = Lane{};
+      lane.missing = 0;
     }
-    if (lane.since == Clock::time_point{}) continue;
+    if (lane.missing == 0) continue;
     ++waiting;
     missing |= lane.missing;
     if (longest == nullptr || lane.seen - lane.since > longest->seen - longest->since) longest = &lane;

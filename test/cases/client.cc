@@ -4,31 +4,34 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 namespace cases {
 namespace {
 
-int number(const char* name) {
-  const char* text = std::getenv(name);
-  if (text == nullptr) throw std::runtime_error(std::string(name) + " is not set: started by hand?");
-  return std::atoi(text);
-}
-
 Shared& map_shared() {
-  void* at = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, number("CASES_SHARED"),
-                  0);
+  void* at = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED,
+                  number_of("CASES_SHARED"), 0);
   if (at == MAP_FAILED) throw std::runtime_error("mmap");
   return *static_cast<Shared*>(at);
 }
 
 }  // namespace
 
+int number_of(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr) {
+    throw std::runtime_error(std::string(variable) + " is not set: started by hand?");
+  }
+  return std::atoi(text);
+}
+
 Rank::Rank(int device)
-    : rank(number("CASES_RANK")), ranks(number("CASES_RANKS")), shared(map_shared()) {
+    : rank(number_of("CASES_RANK")), ranks(number_of("CASES_RANKS")), shared(map_shared()) {
   std::signal(SIGALRM, SIG_DFL);
-  alarm(static_cast<unsigned>(number("CASES_LIMIT")));
+  alarm(static_cast<unsigned>(number_of("CASES_LIMIT")));
   shared.pids[rank].store(getpid());
   if (device != -2) use_device(device < 0 ? rank : device);
 }
@@ -107,6 +110,12 @@ Graph::Graph(const Stream& stream, const std::function<void()>& work, CUstreamCa
   CU(cuStreamEndCapture(stream, &graph));
   CU(cuGraphInstantiateWithFlags(&exec_, graph, 0));
   CU(cuGraphDestroy(graph));
+}
+
+void done(const Rank& rank, std::initializer_list<ncclComm_t> comms) {
+  std::puts("all right");
+  rank.barrier();
+  for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
 }
 
 float exact_input(int rank, size_t i, uint32_t round) {

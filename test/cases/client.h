@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -28,6 +29,9 @@ inline void ensure_zero(int result, const char* text, const char* file, int line
 #define NCCL(...) ::cases::ensure_zero(static_cast<int>(__VA_ARGS__), #__VA_ARGS__, __FILE__, __LINE__)
 
 using Bytes = std::vector<unsigned char>;
+
+// A number that the job was given in its environment; throws if there is none.
+int number_of(const char* variable);
 
 // What the launcher told this process.
 struct Rank {
@@ -90,6 +94,9 @@ class Graph {
  private:
   CUgraphExec exec_ = nullptr;
 };
+
+// The end of a rank whose results were right: says so, waits for the others, destroys.
+void done(const Rank& rank, std::initializer_list<ncclComm_t> comms);
 
 // fp32 inputs whose sum over up to 16 ranks is exact in any order.
 float exact_input(int rank, size_t i, uint32_t round);

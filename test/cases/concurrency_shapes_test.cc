@@ -1,5 +1,6 @@
 // Case 26: one thread or several, groups. (One process for each GPU is what all other cases are.)
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 
@@ -183,9 +184,7 @@ TEST_CASE("job: groups", "[.]") {
     streams[0].wait();
     for (Exchange* exchange : {&small, &middle, &large}) exchange->check(rank.ranks);
   }
-  std::puts("all right");
-  rank.barrier();
-  NCCL(ncclCommDestroy(comm));
+  done(rank, {comm});
 }
 
 TEST_CASE("case_26_groups") {
@@ -196,4 +195,50 @@ TEST_CASE("case_26_groups") {
   CHECK(count_of(job.output(), "emulated cuda:") == 0);
   CHECK(total(job.output(), "shunted") == 2 * (50 * 2 * 6 + 2));
   CHECK(total(job.output(), "forwarded") == 2 * (50 * 2 * 3 + 1));
+}
+
+// Every sequence of four calls, small and large, on the world and on a split, in one group. The split of
+// rank 0 is its own, so there its calls are all forwarded, and elsewhere only the large ones: which of the
+// world's calls come before NCCL's group must not follow from that.
+TEST_CASE("job: two communicators in a group", "[.]") {
+  Rank rank;
+  const ncclComm_t world = rank.connect();
+  ncclComm_t side = nullptr;
+  NCCL(ncclCommSplit(world, rank.rank == 0 ? 0 : 1, rank.rank, &side, nullptr));
+  const ncclComm_t comms[2] = {world, side};
+  const int own[2] = {rank.rank, rank.rank == 0 ? 0 : rank.rank - 1};
+  const int ranks[2] = {rank.ranks, rank.rank == 0 ? 1 : rank.ranks - 1};
+  const Stream stream;
+  std::vector<std::unique_ptr<Exchange>> exchanges;  // at 2 * place: a small one, then a large one
+  for (size_t i = 0; i < 8; ++i) exchanges.push_back(std::make_unique<Exchange>(i % 2 == 0 ? 512 : 2048));
+  for (size_t sequence = 0; sequence < 256; ++sequence) {
+    const auto each = [&](auto&& work) {
+      for (size_t place = 0; place < 4; ++place) {
+        const size_t choice = sequence >> 2 * place & 3;
+        work(*exchanges[2 * place + choice % 2], choice / 2);
+      }
+    };
+    each([&](Exchange& exchange, size_t on) { exchange.fill(sequence, own[on], stream); });
+    NCCL(ncclGroupStart());
+    each([&](Exchange& exchange, size_t on) { exchange.call(comms[on], stream); });
+    NCCL(ncclGroupEnd());
+    each([&](Exchange& exchange, size_t) { exchange.fetch(stream); });
+    if (stream.end(20) != CUDA_SUCCESS) {
+      std::printf("sequence %zu hangs\n", sequence);
+      std::fflush(stdout);
+      std::_Exit(3);  // freeing memory would wait for the kernel that never ends
+    }
+    each([&](Exchange& exchange, size_t on) { exchange.check(ranks[on]); });
+  }
+  done(rank, {side, world});
+}
+
+TEST_CASE("case_26_two_communicators_in_a_group") {
+  Job job("two communicators in a group", {.ranks = 3, .environment = {{"SHUNT_CAP", "1024"}}});
+  CHECK(job.trouble() == "");
+  INFO(job.output());
+  CHECK(count_of(job.output(), "all right\n") == 3);
+  CHECK(count_of(job.output(), "emulated cuda:") == 0);
+  CHECK(total(job.output(), "shunted") == 3 * 256 + 2 * 256);
+  CHECK(total(job.output(), "forwarded") == 3 * 256 + 2 * 256 + 2 * 256);
 }

@@ -13,14 +13,6 @@ using namespace cases;
 
 namespace {
 
-int number_of(const char* name) { return std::atoi(std::getenv(name)); }
-
-void done(const Rank& rank, std::initializer_list<ncclComm_t> comms) {
-  std::puts("all right");
-  rank.barrier();
-  for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
-}
-
 void expect_right(Job& job, double seconds = 60) {
   CHECK(job.trouble(seconds) == "");
   CHECK(count_of(job.output(), "all right\n") == static_cast<size_t>(job.ranks()));

@@ -87,6 +87,16 @@ void Exchange::run(uint64_t seed, int rank, int ranks, ncclComm_t comm, const St
   check(ranks);
 }
 
+void Exchange::replay(const Graph& graph, uint64_t seed, int rank, int ranks, const Stream& stream,
+                      const std::function<void()>& before) {
+  fill(seed, rank, stream);
+  if (before) before();
+  graph.launch(stream);
+  fetch(stream);
+  stream.wait();
+  check(ranks);
+}
+
 void run_sizes(const Rank& rank, ncclComm_t comm, const Stream& stream, uint64_t seed,
                const std::vector<size_t>& sizes) {
   for (const size_t bytes : sizes) {

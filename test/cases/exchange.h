@@ -51,6 +51,9 @@ class Exchange {
   void check(int ranks) const;
   // All of it.
   void run(uint64_t seed, int rank, int ranks, ncclComm_t comm, const Stream& stream);
+  // The same by a graph that has captured this call; before it: what else to do once it is filled.
+  void replay(const Graph& graph, uint64_t seed, int rank, int ranks, const Stream& stream,
+              const std::function<void()>& before = {});
 
  private:
   uint32_t converted(uint32_t sum) const;

@@ -14,8 +14,6 @@ using namespace cases;
 
 namespace {
 
-int number_of(const char* name) { return std::atoi(std::getenv(name)); }
-
 // On one rank now and then, so that the other waits in its kernel.
 void dawdle(const Rank& rank, Random& random) {
   if (rank.rank == 0 && random.below(8) == 0) pause_us(random.below(3000));
@@ -34,16 +32,9 @@ TEST_CASE("job: replay", "[.]") {
   const Graph graph(stream, [&] { exchange.call(comm, stream); });
   Random random(static_cast<uint64_t>(rank.rank));
   for (uint64_t replay = 0; replay < 1000; ++replay) {
-    exchange.fill(replay, rank.rank, stream);
-    dawdle(rank, random);
-    graph.launch(stream);
-    exchange.fetch(stream);
-    stream.wait();
-    exchange.check(rank.ranks);
+    exchange.replay(graph, replay, rank.rank, rank.ranks, stream, [&] { dawdle(rank, random); });
   }
-  std::puts("all right");
-  rank.barrier();
-  NCCL(ncclCommDestroy(comm));
+  done(rank, {comm});
 }
 
 TEST_CASE("case_15_thousand_replays") {
@@ -110,9 +101,7 @@ TEST_CASE("job: mixed", "[.]") {
       eager[which]->run(round, rank.rank, rank.ranks, comm, stream);
     }
   }
-  std::puts("all right");
-  rank.barrier();
-  NCCL(ncclCommDestroy(comm));
+  done(rank, {comm});
 }
 
 TEST_CASE("case_16_graphs_and_eager_calls_mixed") {
@@ -140,11 +129,7 @@ TEST_CASE("job: first captured", "[.]") {
   Exchange exchange(4096), second(12288);
   const Graph graph(stream, [&] { exchange.call(comm, stream); });
   for (uint64_t replay = 0; replay < 20; ++replay) {
-    exchange.fill(replay, rank.rank, stream);
-    graph.launch(stream);
-    exchange.fetch(stream);
-    stream.wait();
-    exchange.check(rank.ranks);
+    exchange.replay(graph, replay, rank.rank, rank.ranks, stream);
   }
 
   // A second thread captures in global mode, in which one unsafe call of any thread ends the
@@ -170,17 +155,10 @@ TEST_CASE("job: first captured", "[.]") {
   thread.join();
   if (!failure.empty()) throw std::runtime_error(failure);
   for (uint64_t replay = 0; replay < 20; ++replay) {
-    second.fill(replay, rank.rank, other);
-    late->launch(other);
-    second.fetch(other);
-    other.wait();
-    second.check(rank.ranks);
+    second.replay(*late, replay, rank.rank, rank.ranks, other);
     exchange.run(100 + replay, rank.rank, rank.ranks, another, stream);
   }
-  std::puts("all right");
-  rank.barrier();
-  NCCL(ncclCommDestroy(another));
-  NCCL(ncclCommDestroy(comm));
+  done(rank, {another, comm});
 }
 
 TEST_CASE("case_18_first_call_captured_and_preparing_beside_a_capture") {
@@ -208,11 +186,7 @@ TEST_CASE("job: many graphs", "[.]") {
       Exchange exchange(i % 3 == 0 ? 12288 : 4096);
       const Graph graph(stream, [&] { exchange.call(comm, stream); });
       for (uint64_t replay = 0; replay < 2; ++replay) {
-        exchange.fill(static_cast<uint64_t>(i) * 2 + replay, rank.rank, stream);
-        graph.launch(stream);
-        exchange.fetch(stream);
-        stream.wait();
-        exchange.check(rank.ranks);
+        exchange.replay(graph, static_cast<uint64_t>(i) * 2 + replay, rank.rank, rank.ranks, stream);
       }
     }
     size_t free_now = 0, all = 0;
@@ -220,9 +194,7 @@ TEST_CASE("job: many graphs", "[.]") {
     if (i == 0) free_before = free_now;
     ENSURE(free_now == free_before);
   }
-  std::puts("all right");
-  rank.barrier();
-  NCCL(ncclCommDestroy(comm));
+  done(rank, {comm});
 }
 
 TEST_CASE("case_19_inputs_freed_between_500_captures") {

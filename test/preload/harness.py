@@ -80,13 +80,32 @@ def find_library(names, folders=("/usr/lib", "/usr/lib64", "/usr/local/lib", "/l
     return None
 
 
-def hooked_names():
+def compiler(include, *arguments, **options):
+    """The compiler of this build, with the nccl.h of the folder `include`."""
+    command = [paths.CXX, "-std=c++20", "-I", paths.SOURCE, "-I", include, "-isystem", paths.CUDA_INCLUDE]
+    return subprocess.run(command + list(arguments), capture_output=True, text=True, **options)
+
+
+def hooked_names(include=paths.NCCL_INCLUDE):
     """SHUNT_HOOKS, as the compiler of this build expands it."""
     source = f'#include "{paths.HOOKS_HEADER}"\n#define NAME(name) <name>\nSHUNT_HOOKS(NAME)\n'
-    text = subprocess.run([paths.CXX, "-x", "c++", "-std=c++20", "-E", "-P", "-I", paths.NCCL_INCLUDE, "-I",
-                           paths.CUDA_INCLUDE, "-"], input=source, capture_output=True, text=True,
-                          check=True).stdout
+    text = compiler(include, "-E", "-P", "-x", "c++", "-", input=source, check=True).stdout
     return re.findall(r"<(nccl\w+)>", text)
+
+
+def operations(include):
+    """The functions of nccl.h that put work of a communicator on a stream."""
+    text = compiler(include, "-E", "-P", "-x", "c++", "-", input="#include <nccl.h>\n", check=True).stdout
+    found = []
+    for name, arguments in re.findall(r"\bncclResult_t\s+(nccl\w+)\s*\(([^)]*)\)", text):
+        if "ncclComm_t" in arguments and "cudaStream_t" in arguments:
+            found.append(name)
+    return found
+
+
+def exported_names(path):
+    listing = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True, check=True)
+    return {line.split()[-1].split("@")[0] for line in listing.stdout.splitlines()}
 
 
 def unique_id_sum():

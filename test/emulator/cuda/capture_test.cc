@@ -1,7 +1,10 @@
 // Stream capture and graphs: what is allowed, and which error each mistake gives. Knows nothing of
 // the emulator: run on a GPU, with the real libcuda.so.1, this program says where the emulator is
-// wrong.
+// wrong. Every wait has a deadline.
+#include <algorithm>
+#include <chrono>
 #include <thread>
+#include <vector>
 
 #include "test_support.h"
 
@@ -60,41 +63,90 @@ TEST_CASE("a graph replays what was captured, many times") {
   REQUIRE(nodes == 3);
   CUgraphExec exec = instantiate(graph);
   for (int i = 0; i < 100; ++i) CU(cuGraphLaunch(exec, stream));
-  CU(cuStreamSynchronize(stream));
+  finish(stream);
   REQUIRE(counter == 300);
   CU(cuGraphExecDestroy(exec));
 }
 
-TEST_CASE("forked branches run side by side and join") {
+// What the next node captured on `stream` would depend on.
+std::vector<CUgraphNode> tails_of(CUstream stream) {
+  CUstreamCaptureStatus status;
+  const CUgraphNode* tails = nullptr;
+  size_t count = 0;
+  CU(cuStreamGetCaptureInfo_v3(stream, &status, nullptr, nullptr, &tails, nullptr, &count));
+  REQUIRE(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  std::vector<CUgraphNode> sorted(tails, tails + count);
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
+
+using Nodes = std::vector<CUgraphNode>;
+
+// before -> (left, right) -> after: how often each ran, and whether one ran out of turn.
+struct Diamond {
+  std::atomic<int> before{0}, left{0}, right{0}, after{0}, out_of_turn{0};
+};
+
+void run_before(void* diamond) {
+  auto& d = *static_cast<Diamond*>(diamond);
+  const int turn = d.before.fetch_add(1);
+  if (d.after != turn) ++d.out_of_turn;
+}
+// The pause gives a node that does not wait for this one the time to overtake it.
+template <std::atomic<int> Diamond::* kOwn>
+void run_branch(void* diamond) {
+  auto& d = *static_cast<Diamond*>(diamond);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const int turn = (d.*kOwn).fetch_add(1);
+  if (d.before != turn + 1 || d.after != turn) ++d.out_of_turn;
+}
+void run_after(void* diamond) {
+  auto& d = *static_cast<Diamond*>(diamond);
+  const int turn = d.after.fetch_add(1) + 1;
+  if (d.left != turn || d.right != turn) ++d.out_of_turn;
+}
+
+// Whether the branches run at once is the driver's business: real ones run host functions one after
+// the other. That neither is ordered behind the other shows in the graph.
+TEST_CASE("forked branches depend on the fork alone, and the join on both") {
   Gpu gpu(0);
   TestStream stream, side;
   TestEvent fork, join;
-  std::atomic<int> meet{0};
-  // Each branch waits for the other: a graph that runs them one after the other would hang here.
-  const auto rendezvous = [](void* arrived) {
-    auto& count = *static_cast<std::atomic<int>*>(arrived);
-    const int target = (count.fetch_add(1) / 2 + 1) * 2;
-    while (count.load() < target) std::this_thread::yield();
-  };
+  Diamond diamond;
   CU(cuStreamBeginCapture(stream, kGlobal));
+  CU(cuLaunchHostFunc(stream, run_before, &diamond));
   CU(cuEventRecord(fork, stream));
   CU(cuStreamWaitEvent(side, fork, 0));
-  CUstreamCaptureStatus status;
-  CU(cuStreamIsCapturing(side, &status));
-  REQUIRE(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
-  CU(cuLaunchHostFunc(stream, rendezvous, &meet));
-  CU(cuLaunchHostFunc(side, rendezvous, &meet));
+  const Nodes before = tails_of(stream);
+  REQUIRE(before.size() == 1);
+  REQUIRE(tails_of(side) == before);
+  CU(cuLaunchHostFunc(stream, run_branch<&Diamond::left>, &diamond));
+  REQUIRE(tails_of(side) == before);
+  CU(cuLaunchHostFunc(side, run_branch<&Diamond::right>, &diamond));
+  const Nodes left = tails_of(stream), right = tails_of(side);
+  REQUIRE((left.size() == 1 && right.size() == 1));
+  REQUIRE((left != before && right != before && left != right));
   CU(cuEventRecord(join, side));
   CU(cuStreamWaitEvent(stream, join, 0));
+  Nodes both{left[0], right[0]};
+  std::sort(both.begin(), both.end());
+  REQUIRE(tails_of(stream) == both);
+  CU(cuLaunchHostFunc(stream, run_after, &diamond));
+  const Nodes after = tails_of(stream);
+  REQUIRE((after.size() == 1 && after != left && after != right));
   CUgraph graph = nullptr;
   CU(cuStreamEndCapture(stream, &graph));
+  CUstreamCaptureStatus status;
   CU(cuStreamIsCapturing(side, &status));
   REQUIRE(status == CU_STREAM_CAPTURE_STATUS_NONE);
   CUgraphExec exec = instantiate(graph);
-  for (int i = 0; i < 20; ++i) CU(cuGraphLaunch(exec, i % 2 == 0 ? stream : side));
-  CU(cuStreamSynchronize(stream));
-  CU(cuStreamSynchronize(side));
-  REQUIRE(meet == 40);
+  constexpr int kReplays = 20;
+  for (int i = 0; i < kReplays; ++i) {
+    CU(cuGraphLaunch(exec, i % 2 == 0 ? stream : side));
+    finish(i % 2 == 0 ? stream : side);
+  }
+  REQUIRE(diamond.after == kReplays);
+  REQUIRE(diamond.out_of_turn == 0);
   CU(cuGraphExecDestroy(exec));
 }
 
@@ -186,7 +238,8 @@ TEST_CASE("the legacy stream and a capturing blocking stream do not mix") {
             return cuStreamIsCapturing(nullptr, &status);
           }) == Results{CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, CUDA_SUCCESS});
   REQUIRE(cuStreamBeginCapture(nullptr, kGlobal) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  CU(cuCtxSynchronize());
+  finish(nullptr);
+  finish(free_running);
 }
 
 TEST_CASE("dependencies may not cross the edge of a capture") {

@@ -1,4 +1,5 @@
 // Devices, memory, streams and events of the emulated driver.
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -148,6 +149,44 @@ TEST_CASE("events order streams and measure time") {
   float ms = 0;
   CU(cuEventElapsedTime(&ms, start, ready));
   REQUIRE(ms >= 15);
+}
+
+// What a real driver need not do: its host functions may run one after the other. Kernels that wait for
+// each other across branches need it here.
+TEST_CASE("forked branches of a graph run side by side") {
+  Gpu gpu(0);
+  TestStream stream, side;
+  TestEvent fork, join;
+  struct Meeting {
+    std::atomic<int> arrived{0}, missed{0};
+  } meeting;
+  const auto meet = [](void* both) {
+    auto& m = *static_cast<Meeting*>(both);
+    const int target = (m.arrived.fetch_add(1) / 2 + 1) * 2;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (m.missed == 0 && m.arrived < target) {
+      if (std::chrono::steady_clock::now() > deadline) ++m.missed;
+      std::this_thread::yield();
+    }
+  };
+  CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  CU(cuEventRecord(fork, stream));
+  CU(cuStreamWaitEvent(side, fork, 0));
+  CU(cuLaunchHostFunc(stream, meet, &meeting));
+  CU(cuLaunchHostFunc(side, meet, &meeting));
+  CU(cuEventRecord(join, side));
+  CU(cuStreamWaitEvent(stream, join, 0));
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CU(cuStreamEndCapture(stream, &graph));
+  CU(cuGraphInstantiate(&exec, graph, 0));
+  CU(cuGraphDestroy(graph));
+  for (int i = 0; i < 20; ++i) CU(cuGraphLaunch(exec, i % 2 == 0 ? stream : side));
+  finish(stream);
+  finish(side);
+  CHECK(meeting.missed == 0);
+  CHECK(meeting.arrived == 40);
+  CU(cuGraphExecDestroy(exec));
 }
 
 TEST_CASE("a destroyed stream finishes its work") {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -25,11 +26,25 @@ Gpu::~Gpu() {
   cuDevicePrimaryCtxRelease(device_);
 }
 
+void finish(CUstream stream) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  CUresult result;
+  while ((result = cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
+    if (std::chrono::steady_clock::now() > deadline) FAIL("a stream's work has not ended in 20 s");
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  CU(result);
+}
+
 void Gate::block(CUstream stream) {
   CU(cuLaunchHostFunc(
       stream,
       [](void* open) {
-        while (!static_cast<std::atomic<bool>*>(open)->load()) std::this_thread::yield();
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+        while (!static_cast<std::atomic<bool>*>(open)->load()) {
+          if (std::chrono::steady_clock::now() > deadline) return;
+          std::this_thread::yield();
+        }
       },
       &open_));
 }

@@ -53,7 +53,10 @@ struct TestMemory {
   CUdeviceptr address = 0;
 };
 
-// Holds a stream back until release().
+// Waits until the stream's work has ended well; FAILs if it has not in 20 seconds.
+void finish(CUstream stream);
+
+// Holds a stream back until release(), or for a minute.
 class Gate {
  public:
   void block(CUstream stream);

@@ -1,0 +1,211 @@
+// What the watch makes of the reports of waiting kernels, with a board and a clock of the test's own.
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <memory>
+#include <thread>
+
+#include "shim/engine/log.h"
+#include "shim/engine/watch.h"
+#include "test/unit/log_test.h"
+
+namespace shunt {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr auto kLook = milliseconds(50);
+
+// A communicator as rank 0 of a few, its board, and a clock that the test moves.
+struct Scene {
+  explicit Scene(std::optional<double> timeout = {},
+                 std::unique_ptr<PeerProcesses> peers = std::make_unique<PeerProcesses>())
+      : watch("c", board.get(), 0, std::move(peers), timeout) {
+    log_configure(LogLevel::info, "");
+  }
+
+  // As a waiting kernel of lane `lane` does, in its call number `counter`.
+  void kernel_reports(uint32_t counter, uint32_t peer = 1, uint32_t lane = 0) {
+    WaitReport& slot = board->waits[lane];
+    slot.tag = pack({7, 4096, DataType::kFloat32, ReduceOp::kSum});
+    slot.counter = counter;
+    __atomic_store_n(&slot.peer_and_one, peer + 1, __ATOMIC_RELEASE);
+  }
+  // `every`: how often the kernel reports; looks every 50 ms as the watchdog does.
+  void wait_for(Clock::duration time, Clock::duration every, uint32_t counter) {
+    for (const auto end = now + time; now < end; now += kLook) {
+      if (now >= next_report) {
+        kernel_reports(counter);
+        next_report = now + every;
+      }
+      watch.look(now);
+    }
+  }
+  uint32_t order() const { return board->order; }
+
+  std::unique_ptr<HostBoard> board = std::make_unique<HostBoard>();
+  Watch watch;
+  Clock::time_point now = Clock::now();
+  Clock::time_point next_report = now;
+};
+
+// The lines that `work` makes, without what is before the level.
+std::vector<std::string> lines(const std::function<void()>& work) {
+  const Outcome outcome = in_child(work);
+  REQUIRE(outcome.status == 0);
+  std::vector<std::string> found;
+  for (const std::string& line : lines_of(outcome.output)) {
+    found.push_back(line.substr(prefix(outcome.pid).size()));
+  }
+  return found;
+}
+
+const std::string kLine = "error: communicator c: rank 0 waits for rank 1 in call 7 (4096 bytes, "
+                          "float sum) for 60 s (1 lane)";
+
+TEST_CASE("a wait of a minute is reported, once") {
+  CHECK(lines([] { Scene().wait_for(seconds(59), milliseconds(50), 5); }).empty());
+  CHECK(lines([] { Scene().wait_for(seconds(300), milliseconds(50), 5); }) ==
+        std::vector<std::string>{kLine});
+}
+
+// The GPU is shared, or so loaded that its kernel polls seldom.
+TEST_CASE("a wait is reported however seldom the kernel says so") {
+  CHECK(lines([] { Scene().wait_for(seconds(100), milliseconds(2500), 5); }).size() == 1);
+  CHECK(lines([] { Scene().wait_for(seconds(100), seconds(20), 5); }).size() == 1);
+  CHECK(lines([] { Scene(10).wait_for(seconds(13), seconds(3), 5); }).size() == 1);
+}
+
+TEST_CASE("waits that end are not reported") {
+  CHECK(lines([] {
+          Scene scene;
+          for (uint32_t call = 1; call <= 300; ++call) {
+            scene.wait_for(milliseconds(900), milliseconds(50), call);
+          }
+        }).empty());
+  CHECK(lines([] {  // up to the last report only
+          Scene scene;
+          scene.wait_for(seconds(59), milliseconds(50), 5);
+          scene.wait_for(seconds(100), seconds(1000), 5);
+        }).empty());
+}
+
+TEST_CASE("who is no longer waited for is not named") {
+  CHECK(lines([] {
+          Scene scene;
+          scene.kernel_reports(5, 2, 3);  // lane 3 waited for rank 2, shortly
+          scene.wait_for(seconds(61), milliseconds(50), 5);
+        }) == std::vector<std::string>{kLine});
+}
+
+TEST_CASE("while the process was stopped no time passes, and none is lost") {
+  CHECK(lines([] {
+          Scene scene;
+          scene.wait_for(seconds(30), milliseconds(50), 5);
+          scene.now += seconds(1000);
+          scene.wait_for(seconds(29), milliseconds(50), 5);
+        }).empty());
+  CHECK(lines([] {
+          Scene scene;
+          for (int stop = 0; stop < 7; ++stop) {
+            scene.wait_for(seconds(10), milliseconds(50), 5);
+            scene.now += seconds(3);
+          }
+        }) == std::vector<std::string>{kLine});
+}
+
+TEST_CASE("SHUNT_TIMEOUT stops the kernels") {
+  CHECK(lines([] {
+          Scene scene(2.0);
+          scene.wait_for(seconds(1), milliseconds(50), 5);
+          if (scene.watch.failed() || scene.order() != static_cast<uint32_t>(HostOrder::kRun)) {
+            _exit(1);
+          }
+          scene.wait_for(seconds(2), milliseconds(50), 5);
+          if (!scene.watch.failed() || scene.order() != static_cast<uint32_t>(HostOrder::kTrap)) {
+            _exit(2);
+          }
+        }).size() == 1);
+}
+
+// Rank 1 is process `pid`.
+std::unique_ptr<PeerProcesses> peer_process(pid_t pid) {
+  Facts facts[2] = {};
+  facts[0].process_nonce = 1;
+  facts[1].process_nonce = 2;
+  facts[1].pid = pid;
+  return std::make_unique<PeerProcesses>(facts, 0u);
+}
+
+// A child that lives until it is killed.
+pid_t start_peer() {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    for (;;) pause();
+  }
+  return pid;
+}
+
+void end_peer(pid_t pid) {
+  kill(pid, SIGKILL);
+  siginfo_t info;
+  waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT);
+}
+
+TEST_CASE("a dead peer is named and its waiters stop after the grace") {
+  const std::vector<std::string> said = lines([] {
+    const pid_t pid = start_peer();
+    Scene scene({}, peer_process(pid));
+    scene.wait_for(seconds(1), milliseconds(50), 5);
+    if (scene.watch.failed()) _exit(1);
+    end_peer(pid);
+    scene.wait_for(seconds(9), milliseconds(50), 5);
+    if (!scene.watch.failed() || scene.order() != static_cast<uint32_t>(HostOrder::kRun)) _exit(2);
+    scene.wait_for(seconds(2), milliseconds(50), 5);
+    if (scene.order() != static_cast<uint32_t>(HostOrder::kTrap)) _exit(3);
+  });
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].find("rank 0 waits for rank 1, whose process ") != std::string::npos);
+}
+
+// The last report of a wait that the peer's data ended is seen after the peer has gone.
+TEST_CASE("a peer that finished and went is no fault") {
+  CHECK(lines([] {
+          const pid_t pid = start_peer();
+          Scene scene({}, peer_process(pid));
+          scene.wait_for(seconds(1), milliseconds(50), 5);
+          end_peer(pid);
+          scene.kernel_reports(5);
+          scene.wait_for(seconds(100), seconds(1000), 5);
+          if (scene.watch.failed()) _exit(1);
+        }).empty());
+}
+
+// The watchdog's own thread, makers and abandoners of communicators and callers that look by themselves.
+TEST_CASE("watches come and go while they are looked at") {
+  CHECK(lines([] {
+          std::vector<std::thread> threads;
+          for (int t = 0; t < 4; ++t) {
+            threads.emplace_back([] {
+              for (int i = 0; i < 300; ++i) {
+                auto board = std::make_unique<HostBoard>();
+                const auto watch = std::make_shared<Watch>(
+                    "c", board.get(), 0, std::make_unique<PeerProcesses>(), std::nullopt);
+                Watchdog::get().add(watch);
+                board->waits[1].counter = 1;
+                __atomic_store_n(&board->waits[1].peer_and_one, 2u, __ATOMIC_RELEASE);
+                watch->look(Clock::now());
+                watch->order(HostOrder::kAbort);
+                Watchdog::get().look_at_all();
+                Watchdog::get().remove(watch.get());
+                while (watch.use_count() > 1) std::this_thread::yield();  // looked at right now
+              }
+            });
+          }
+          for (std::thread& thread : threads) thread.join();
+        }).empty());
+}
+
+}  // namespace
+}  // namespace shunt
