@@ -60,9 +60,9 @@ bench::Job job_of(const TuneRequest& request) {
   validate(job.options);
   job.worker = find_tune_worker();
   job.timeout_s = static_cast<uint32_t>(request.plan.seconds) + 120;
-  // Only NCCL is measured, and NCCL must find the worker's own tuner.
-  job.environment = {"NCCL_TUNER_PLUGIN=STATIC_PLUGIN", "SHUNT_PROFILE=off", "SHUNT_ENABLE=off",
-                     "LD_PRELOAD"};
+  // NCCL must find the worker's own tuner. A preloaded library stays (it may be another NCCL), and
+  // nccl-shunt among them has nothing to do: only NCCL's own functions are called.
+  job.environment = {"NCCL_TUNER_PLUGIN=STATIC_PLUGIN", "SHUNT_PROFILE=off", "SHUNT_ENABLE=off"};
   return job;
 }
 
@@ -78,7 +78,6 @@ Profile finished(const TuneRequest& request, const tuner::Fingerprint& machine,
   return profile;
 }
 
-// Problems of protocols that the user was warned of make no failure.
 int report_problems(const std::vector<tune::Point>& points) {
   int status = 0;
   for (const tune::Point& point : points) {

@@ -83,10 +83,11 @@ class Tuner {
         },
         code);
     const Asked asked = steer({}, false);
-    SHUNT_NCCL(code);
+    if (t.wish.empty()) SHUNT_NCCL(code);
     tried.cheapest = asked.cheapest;
     tried.allowed = asked.allowed;
-    if (asked.ruled_out > 0) tried.status = Status::kRuledOut;
+    // What NCCL offers and then refuses, it refuses on all ranks: no reason to end the run.
+    if (asked.ruled_out > 0 || code != ncclSuccess) tried.status = Status::kRuledOut;
     if (asked.times == 0) tried.status = Status::kUnasked;
     return graphs;
   }
