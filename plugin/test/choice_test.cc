@@ -79,6 +79,16 @@ TEST_CASE("LL128 that is ruled out needs the user's words, and an algorithm that
   CHECK(ask(nvls, abi::kAllGather, 16, true, without) == kNothing);
 }
 
+TEST_CASE("an entry that NCCL avoids for another reason than time") {
+  const Profile profile = sample_profile();
+  Table table;
+  table.costs[abi::kRing][abi::kLl] = 3 * 90;  // slow, says NCCL: the profile knows better
+  CHECK_FALSE(ask(profile, abi::kAllReduce, 8, false, table).empty());
+  for (float& cost : table.costs[abi::kRing]) cost = 3 * 1024;  // 8-bit floats, more than 8 ranks
+  CHECK(ask(profile, abi::kAllReduce, 8, false, table) == kNothing);
+  CHECK_FALSE(ask(profile, abi::kAllReduce, 4096, false, table).empty());  // a tree
+}
+
 TEST_CASE("a table without the row or column") {
   Profile profile = sample_profile();
   profile.all_reduce[0].wish.algorithm = abi::kPat;
