@@ -9,6 +9,7 @@
 #include "shim/engine/log.h"
 #include "shim/engine/nccl_library.h"
 #include "shim/engine/process_settings.h"
+#include "shim/engine/tuner_offer.h"
 #include "shim/engine/wrappers.h"
 
 namespace shunt {
@@ -52,6 +53,7 @@ constexpr Engine kEngine{kEngineAbi, wrappers_of, warn};
 extern "C" __attribute__((visibility("default"))) const shunt::Engine* shunt_engine() {
   static const bool once = [] {
     shunt::process_settings();
+    shunt::offer_tuner();
     shunt::owner = getpid();
     std::atexit(shunt::at_exit);
     return true;

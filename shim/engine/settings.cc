@@ -39,6 +39,9 @@ constexpr SettingInfo kSettings[] = {
      "also catch NCCL functions that programs look up with dlsym, as vLLM and SGLang do"},
     {"SHUNT_NCCL", "a path", "a path; 0, off, false, no or empty: unset", "unset",
      "the NCCL library to use where the calling program is linked to none"},
+    {"SHUNT_PROFILE", "a path", "a path; 0, off, false, no or empty: no profile",
+     "the one of this machine in the user's cache, if there is one",
+     "the profile of `nccl-shunt tune` that NCCL's own choices follow; the same on all ranks"},
     {"SHUNT_STATS", "a switch", "1, on, true, yes, 0, off, false, no, empty", "off",
      "print the counters of shunted and forwarded calls at exit"},
     {"NCCL_P2P_DISABLE", "a number", "as in NCCL: 1", "0", "1: GPUs do not use each other's memory; data goes through host memory"},
@@ -248,6 +251,7 @@ ParsedSettings parse_settings(const std::function<const char*(const char*)>& get
   read("SHUNT_TIMEOUT", parse_timeout, out.timeout_seconds);
   read("SHUNT_DLSYM", parse_switch, out.dlsym);
   read("SHUNT_NCCL", parse_path, out.nccl);
+  read("SHUNT_PROFILE", parse_path, out.profile);
   read("SHUNT_STATS", parse_switch, out.stats);
   read("NCCL_P2P_DISABLE", parse_p2p_disable, out.p2p_disabled);
   return parsed;

@@ -29,7 +29,8 @@ struct Settings {
   std::string log_file;                   // for log_configure; empty: stderr
   std::optional<double> timeout_seconds;  // a longer wait traps; unset: waits for ever
   bool dlsym = true;
-  std::string nccl;  // empty: found in the process
+  std::string nccl;     // empty: found in the process
+  std::string profile;  // for the tuner plugin, which reads it itself (plugin/profile_place.h)
   bool stats = false;
   bool p2p_disabled = false;  // NCCL_P2P_DISABLE
 };

@@ -99,7 +99,7 @@ bool is_log_file(const std::string& value) {
 bool is_well_formed(const std::string& name, const std::string& value) {
   if (name == "SHUNT_CAP") return is_cap(value);
   if (name == "SHUNT_TIMEOUT") return is_timeout(value);
-  if (name == "SHUNT_NCCL") return is_path(value);
+  if (name == "SHUNT_NCCL" || name == "SHUNT_PROFILE") return is_path(value);
   if (name == "SHUNT_LOG_FILE") return is_log_file(value);
   if (name == "SHUNT_LOG") return is_off(value) || matches(value, "error|warning|info|debug");
   if (name == "NCCL_P2P_DISABLE") return true;

@@ -48,6 +48,7 @@ TEST_CASE("an empty environment gives the defaults") {
   CHECK(parsed.settings.timeout_seconds == std::nullopt);
   CHECK(parsed.settings.dlsym);
   CHECK(parsed.settings.nccl == "");
+  CHECK(parsed.settings.profile == "");
   CHECK_FALSE(parsed.settings.stats);
   CHECK_FALSE(parsed.settings.p2p_disabled);
 }
@@ -145,7 +146,7 @@ TEST_CASE("SHUNT_LOG_FILE and SHUNT_NCCL are paths") {
   CHECK(accepted("SHUNT_NCCL", "/opt/100%/libnccl.so.2").nccl == "/opt/100%/libnccl.so.2");
   CHECK(accepted("SHUNT_NCCL", "/opt/n\xc3\xa4.so").nccl == "/opt/n\xc3\xa4.so");
   for (const char* text : {"%d", "a%", "%p%x", "%%%"}) refused("SHUNT_LOG_FILE", text);
-  for (const char* name : {"SHUNT_LOG_FILE", "SHUNT_NCCL"}) {
+  for (const char* name : {"SHUNT_LOG_FILE", "SHUNT_NCCL", "SHUNT_PROFILE"}) {
     refused(name, "a\nb");
     refused(name, "\x7f");
     refused(name, std::string(4096, 'a'));

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <system_error>
 
@@ -28,12 +29,26 @@ class Running {
         deadline_(Clock::now() + std::chrono::seconds(job.timeout_s)),
         board_(Board::create(job.options.launch == Launch::kOneThread ? 1 : job.options.ranks)) {
     for (const std::vector<uint32_t>& ranks : ranks_by_worker(job.options)) {
-      workers_.push_back(start_worker(job.worker, job.ld_preload, ranks, board_.fd()));
+      workers_.push_back(
+          start_worker({job.worker, job.ld_preload, job.environment}, ranks, board_.fd()));
       tell(workers_.back(), to_fields(job.options));
     }
+    line_->workers = &workers_;
+    if (!listener.on_start) return;
+    listener.on_start([line = line_](const Fields& message) {
+      const std::lock_guard lock(line->mutex);
+      if (line->workers == nullptr) return;
+      for (WorkerProcess& worker : *line->workers) tell(worker, message);
+    });
   }
 
-  ~Running() { end_all(); }
+  ~Running() {
+    {
+      const std::lock_guard lock(line_->mutex);
+      line_->workers = nullptr;
+    }
+    end_all();
+  }
 
   std::string wait() {
     std::string failure;
@@ -139,6 +154,12 @@ class Running {
   const Clock::time_point deadline_;
   Board board_;
   std::vector<WorkerProcess> workers_;
+
+  struct Line {  // what a Tell holds, which may be called after the job has ended
+    std::mutex mutex;
+    std::vector<WorkerProcess>* workers;
+  };
+  const std::shared_ptr<Line> line_ = std::make_shared<Line>();
 };
 
 }  // namespace

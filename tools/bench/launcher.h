@@ -18,7 +18,13 @@ struct Job {
   std::string worker;      // path of nccl-shunt-bench-worker
   std::string ld_preload;  // LD_PRELOAD of the workers; empty: that of this process
   uint32_t timeout_s = 120;
+  // NAME=value, in place of what this process has; "NAME" alone: not there.
+  std::vector<std::string> environment;
 };
+
+// Sends a message to every worker, from any thread. A worker that is gone is passed over, and so
+// are all once run_job has returned.
+using Tell = std::function<void(const Fields&)>;
 
 // Ranks of each worker process.
 std::vector<std::vector<uint32_t>> ranks_by_worker(const Options& options);
@@ -29,6 +35,8 @@ struct Listener {
   std::function<void(uint32_t worker, const Fields&)> on_message;
   // A line that a worker wrote to stdout (NCCL_DEBUG does) or stderr.
   std::function<void(uint32_t worker, const std::string&)> on_error_line;
+  // Once all workers have been started; may be empty.
+  std::function<void(Tell)> on_start;
 };
 
 // Returns what went wrong, with rank and phase; empty: all workers finished. Throws

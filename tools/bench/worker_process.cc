@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstring>
 
 extern "C" char** environ;
@@ -13,19 +14,22 @@ extern "C" char** environ;
 namespace shunt::bench {
 namespace {
 
-// The environment of a worker: this process's, with the library preloaded. Its counters and
-// warnings must come to stderr, where they are caught.
-std::vector<std::string> worker_environment(const std::string& ld_preload) {
+// The environment of a worker: this process's, with what the program changes. The counters and
+// warnings of the library must come to stderr, where they are caught.
+std::vector<std::string> worker_environment(const WorkerProgram& program) {
+  std::vector<std::string> changes = {"SHUNT_STATS=1", "SHUNT_LOG_FILE"};
+  if (!program.ld_preload.empty()) changes.push_back("LD_PRELOAD=" + program.ld_preload);
+  changes.insert(changes.end(), program.environment.begin(), program.environment.end());
+  const auto name_in = [](const std::string& entry) { return entry.substr(0, entry.find('=')); };
   std::vector<std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
-    const bool replaced = text.starts_with("SHUNT_STATS=") || text.starts_with("SHUNT_LOG_FILE=") ||
-                          (!ld_preload.empty() && text.starts_with("LD_PRELOAD="));
+    const bool replaced = std::ranges::any_of(
+        changes, [&](const std::string& change) { return name_in(change) == name_in(text); });
     if (!replaced) result.push_back(text);
   }
-  result.push_back("SHUNT_STATS=1");
-  if (!ld_preload.empty()) {
-    result.push_back("LD_PRELOAD=" + ld_preload);
+  for (const std::string& change : changes) {
+    if (change.find('=') != std::string::npos) result.push_back(change);
   }
   return result;
 }
@@ -52,8 +56,8 @@ FileDescriptor move_high(int fd) {
 
 }  // namespace
 
-WorkerProcess start_worker(const std::string& worker, const std::string& ld_preload,
-                           const std::vector<uint32_t>& ranks, int board_fd) {
+WorkerProcess start_worker(const WorkerProgram& program, const std::vector<uint32_t>& ranks,
+                           int board_fd) {
   int pair[2];
   checked(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), "socketpair");
   FileDescriptor ours(pair[0]), theirs(pair[1]);
@@ -65,9 +69,9 @@ WorkerProcess start_worker(const std::string& worker, const std::string& ld_prel
   const FileDescriptor high_channel = move_high(theirs.get());
   const FileDescriptor high_board = move_high(board_fd);
   const FileDescriptor high_errors = move_high(errors_writer.get());
-  std::vector<std::string> arguments = {worker};
+  std::vector<std::string> arguments = {program.path};
   for (const uint32_t rank : ranks) arguments.push_back(std::to_string(rank));
-  std::vector<std::string> environment = worker_environment(ld_preload);
+  std::vector<std::string> environment = worker_environment(program);
   const std::vector<char*> argv = pointers(arguments), envp = pointers(environment);
 
   const pid_t parent = getpid();
@@ -76,7 +80,7 @@ WorkerProcess start_worker(const std::string& worker, const std::string& ld_prel
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(126);  // the launcher died in between
     place(high_channel.get(), high_board.get(), high_errors.get());
-    execve(worker.c_str(), argv.data(), envp.data());
+    execve(program.path.c_str(), argv.data(), envp.data());
     _exit(127);
   }
   WorkerProcess process;

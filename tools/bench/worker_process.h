@@ -33,9 +33,15 @@ struct WorkerProcess {
 // "was killed by signal 11 (Segmentation fault)", "exited with status 1"
 std::string describe_status(int status);
 
-// Starts `worker` with the descriptors of channel.h, its stdout and stderr caught. `ld_preload`
-// becomes its LD_PRELOAD; empty: that of this process stays. Throws std::system_error.
-WorkerProcess start_worker(const std::string& worker, const std::string& ld_preload,
-                           const std::vector<uint32_t>& ranks, int board_fd);
+struct WorkerProgram {
+  std::string path;
+  std::string ld_preload;  // becomes its LD_PRELOAD; empty: that of this process stays
+  std::vector<std::string> environment;  // NAME=value, in place of this process's; NAME: removed
+};
+
+// Starts the program with the descriptors of channel.h, its stdout and stderr caught. Throws
+// std::system_error.
+WorkerProcess start_worker(const WorkerProgram& program, const std::vector<uint32_t>& ranks,
+                           int board_fd);
 
 }  // namespace shunt::bench

@@ -8,6 +8,7 @@
 #include "tools/bench/text.h"
 #include "tools/cli/bench_command.h"
 #include "tools/cli/preload.h"
+#include "tools/cli/tune_options.h"
 
 namespace shunt::cli {
 namespace {
@@ -130,8 +131,10 @@ int main_checked(int argc, char** argv) {
   request.commit = SHUNT_COMMIT;
   BenchTexts texts;
   add_options(*bench_app, request, texts);
+  const TuneOptions tune_options(app, SHUNT_COMMIT);
   CLI11_PARSE(app, argc, argv);
   if (run_app->parsed()) return run_arguments(argv + argc);
+  if (tune_options.parsed()) return tune_options.run();
   parse_texts(texts, request.options);
   return bench(request);
 }

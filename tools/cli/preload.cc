@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "plugin/profile_place.h"
+
 namespace shunt::cli {
 namespace {
 
@@ -22,11 +24,21 @@ std::string find_near(const char* file_name) {
   return file.string();
 }
 
+// The library does the same when a program first uses NCCL; here also for an NCCL that it cannot
+// see, one that is linked into a program statically.
+void offer_plugin(const std::string& folder) {
+  const auto get = [](const char* name) -> const char* { return std::getenv(name); };
+  const std::string plugin = tuner::plugin_to_offer(get, folder);
+  if (!plugin.empty()) setenv("NCCL_TUNER_PLUGIN", plugin.c_str(), 1);
+}
+
 }  // namespace
 
 std::string find_library() { return find_near("../lib/libnccl-shunt.so"); }
 
 std::string find_worker() { return find_near("../libexec/nccl-shunt/nccl-shunt-bench-worker"); }
+
+std::string find_tune_worker() { return find_near("../libexec/nccl-shunt/nccl-shunt-tune-worker"); }
 
 std::string prepended(const std::string& library, const char* existing) {
   if (existing == nullptr || *existing == '\0') return library;
@@ -42,6 +54,7 @@ int run(char** program) {
                                "': move it to a folder without blanks and colons");
     }
     setenv("LD_PRELOAD", prepended(library, std::getenv("LD_PRELOAD")).c_str(), 1);
+    offer_plugin(std::filesystem::path(library).parent_path());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "nccl-shunt run: %s\n", error.what());
     return 125;

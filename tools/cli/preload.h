@@ -8,7 +8,8 @@ namespace shunt::cli {
 // Both look relative to the executable, in a build tree and where it was installed, and throw
 // std::runtime_error that names the file that is missing.
 std::string find_library();  // libnccl-shunt.so
-std::string find_worker();   // nccl-shunt-bench-worker
+std::string find_worker();
+std::string find_tune_worker();   // nccl-shunt-bench-worker
 
 // The value of LD_PRELOAD with `library` first. `existing` may be null.
 std::string prepended(const std::string& library, const char* existing);

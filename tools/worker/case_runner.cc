@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tools/worker/graph_timer.h"
+
 namespace shunt::bench {
 namespace {
 
@@ -129,37 +131,12 @@ void CaseRunner::time_eager(Path path) {
 }
 
 void CaseRunner::time_graph(Path path, const Graphs& graphs) {
-  const uint32_t replays = options_.warmups + options_.replays;
-  std::vector<std::vector<Event>> begins(team_.size()), ends(team_.size());
-  team_.each([&](size_t i, Member&) {
-    for (uint32_t replay = 0; replay < replays; ++replay) {
-      begins[i].push_back(make_event());
-      ends[i].push_back(make_event());
-    }
-  });
-  team_.barrier();
-  for (uint32_t replay = 0; replay < replays; ++replay) {
-    prepare();
-    team_.meet();
-    team_.each([&](size_t i, Member& member) {
-      SHUNT_DRIVER(cuEventRecord(begins[i][replay].get(), member.stream.get()));
-    });
-    team_.launch(graphs);
-    team_.each([&](size_t i, Member& member) {
-      SHUNT_DRIVER(cuEventRecord(ends[i][replay].get(), member.stream.get()));
-    });
+  const Replays replays{options_.warmups, options_.replays, options_.graph_calls};
+  const auto times = replay_times(team_, graphs, replays, [this] { prepare(); });
+  for (size_t i = 0; i < team_.size(); ++i) {
+    std::vector<double>& all = finding(i, path).device_us;
+    all.insert(all.end(), times[i].begin(), times[i].end());
   }
-  team_.synchronize();
-  team_.each([&](size_t i, Member&) {
-    for (uint32_t replay = options_.warmups; replay < replays; ++replay) {
-      float milliseconds = 0;
-      SHUNT_DRIVER(
-          cuEventElapsedTime(&milliseconds, begins[i][replay].get(), ends[i][replay].get()));
-      finding(i, path).device_us.push_back(double{milliseconds} * 1000 / options_.graph_calls);
-    }
-    begins[i].clear();
-    ends[i].clear();
-  });
   if (options_.check) {
     const uint32_t sets = std::min(buffers_[0].sets(), options_.graph_calls);
     verify(path, sets, case_.place == Place::kOutOfPlace);

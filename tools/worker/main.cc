@@ -3,44 +3,18 @@
 // without.
 //
 // Usage: nccl-shunt-bench-worker RANK...   (descriptors: see tools/bench/channel.h)
-#include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <thread>
 #include <vector>
 
 #include "tools/bench/board.h"
 #include "tools/bench/channel.h"
-#include "tools/bench/text.h"
 #include "tools/worker/case_runner.h"
+#include "tools/worker/startup.h"
 #include "tools/worker/team.h"
 
 namespace shunt::bench {
 namespace {
-
-void send_facts(Channel& channel, const Options& options, const std::vector<uint32_t>& ranks) {
-  const DriverFacts driver = driver_facts();
-  channel.send(Fields("facts")
-                   .set("cuda_version", static_cast<uint64_t>(driver.cuda_version))
-                   .set("driver_version", driver.driver_version)
-                   .set("nccl_version", nccl_version_text())
-                   .set("public", public_provider())
-                   .set("real", real_provider()));
-  for (const uint32_t rank : ranks) {
-    channel.send(Fields("gpu")
-                     .set("rank", uint64_t{rank})
-                     .set("name", device_name(options.device_of(rank))));
-  }
-}
-
-ncclUniqueId exchange_id(Channel& channel, const std::vector<uint32_t>& ranks) {
-  if (ranks[0] == 0) {
-    ncclUniqueId id;
-    SHUNT_NCCL(ncclGetUniqueId(&id));
-    channel.send(Fields("id").set("hex", to_hex(id)));
-  }
-  return unique_id_from(channel.receive().text("hex"));
-}
 
 void run_team(const Options& options, Board& board, Channel& channel, const ncclUniqueId& id,
               const std::vector<uint32_t>& ranks) {
@@ -52,15 +26,6 @@ void run_team(const Options& options, Board& board, Channel& channel, const nccl
   const std::vector<Case> cases = make_cases(options);
   for (uint32_t i = 0; i < cases.size(); ++i) CaseRunner(team, cases[i], i, paths).run();
   team.finish();
-}
-
-// Says what went wrong and ends the process at once: other threads may wait for this one for ever.
-[[noreturn]] void fail(Channel& channel, const char* what) {
-  try {
-    channel.send(Fields("error").set("text", what));
-  } catch (const std::exception&) {  // the launcher is gone: nobody to tell
-  }
-  std::_Exit(EXIT_FAILURE);
 }
 
 void run_worker(Channel& channel, Board& board, const std::vector<uint32_t>& ranks) {
@@ -91,20 +56,5 @@ void run_worker(Channel& channel, Board& board, const std::vector<uint32_t>& ran
 }  // namespace shunt::bench
 
 int main(int argc, char** argv) {
-  using namespace shunt::bench;
-  if (argc < 2) {
-    std::fprintf(stderr, "nccl-shunt-bench-worker: started by `nccl-shunt bench`, not by hand\n");
-    return EXIT_FAILURE;
-  }
-  std::vector<uint32_t> ranks;
-  Channel channel{FileDescriptor(kChannelFd)};
-  try {
-    for (int i = 1; i < argc; ++i) ranks.push_back(static_cast<uint32_t>(parse_number(argv[i])));
-    Board board = Board::open(kBoardFd);
-    run_worker(channel, board, ranks);
-    channel.send(Fields("done"));
-  } catch (const std::exception& error) {
-    fail(channel, error.what());
-  }
-  return EXIT_SUCCESS;
+  return shunt::bench::worker_main(argc, argv, shunt::bench::run_worker);
 }
