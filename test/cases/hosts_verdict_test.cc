@@ -29,6 +29,7 @@ Facts facts_of(uint32_t rank) {
   f.max_lanes = 64;
   f.nccl_version = 22809;
   f.fresh_id = 77 + rank;
+  f.placement = kAnyPlacement;
   return f;
 }
 
@@ -75,7 +76,7 @@ void require_sane(const Verdict& verdict, const std::vector<Facts>& table) {
     REQUIRE(f.version == kRecordVersion);
     REQUIRE(f.enable != EnableFact::kOff);
     REQUIRE(f.failed == 0);
-    REQUIRE(f.p2p_disabled == 0);
+    REQUIRE((f.p2p_disabled == 0 || verdict.geometry.placement == Placement::kHost));
     REQUIRE((f.cap == 0 || verdict.cap <= f.cap));
     REQUIRE(verdict.limits.max_threads <= f.max_threads);
     REQUIRE(verdict.limits.max_lanes <= f.max_lanes);
@@ -171,8 +172,12 @@ TEST_CASE("settings that differ") {
   CHECK(judge_facts(changed(3, 1, [](Facts& f) { f.enable = EnableFact::kOn; })).differing);
   require_refusal(changed(3, 2, [](Facts& f) { f.enable = EnableFact::kOff; }), Level::kInfo,
                   "switched off (SHUNT_ENABLE) on rank 2");
-  require_refusal(changed(3, 2, [](Facts& f) { f.p2p_disabled = 1; }), Level::kInfo,
-                  "NCCL_P2P_DISABLE is set on rank 2");
+  require_refusal(changed(3, 2,
+                          [](Facts& f) {
+                            f.p2p_disabled = 1;
+                            f.placement = static_cast<uint32_t>(Placement::kPull);
+                          }),
+                  Level::kInfo, "NCCL_P2P_DISABLE is set on rank 2");
   require_refusal(changed(3, 2, [](Facts& f) { f.gpu[0] = 1; }), Level::kInfo,
                   "ranks 0 and 2 share a GPU");
   // fp8 only where every GPU and every NCCL has it.
@@ -181,11 +186,51 @@ TEST_CASE("settings that differ") {
   CHECK_FALSE(judge_facts(changed(2, 0, [](Facts& f) { f.nccl_version = 21805; })).float8);
 }
 
+TEST_CASE("placements are tried in one order by all") {
+  const auto placements = [](const std::vector<Facts>& table) { return judge_facts(table).placements; };
+  using P = Placement;
+  CHECK(placements(table_of(3)) == std::vector<P>{P::kPush, P::kHost});
+  CHECK(placements(changed(3, 1, [](Facts& f) { f.p2p_disabled = 1; })) == std::vector<P>{P::kHost});
+  // One rank's wish counts for all; of several, the one that every machine has.
+  for (const P wish : {P::kPush, P::kPull, P::kHost}) {
+    const auto table = changed(3, 2, [&](Facts& f) { f.placement = static_cast<uint32_t>(wish); });
+    CHECK(placements(table) == std::vector<P>{wish});
+    CHECK(judge_facts(table).geometry.placement == wish);
+    CHECK(judge_facts(table).differing);
+  }
+  std::vector<Facts> two_wishes = table_of(3);
+  two_wishes[0].placement = static_cast<uint32_t>(P::kHost);
+  two_wishes[2].placement = static_cast<uint32_t>(P::kPush);
+  CHECK(placements(two_wishes) == std::vector<P>{P::kHost});
+  require_refusal(changed(2, 1, [](Facts& f) { f.placement = kPlacements; }), Level::kWarning, "malformed");
+
+  Verdict verdict = judge_facts(table_of(3));
+  verdict.shunt = false;
+  verdict.reason = "push failed";
+  REQUIRE(next_placement(verdict));
+  CHECK(verdict.shunt);
+  CHECK(verdict.geometry == plan_geometry(3, verdict.cap, verdict.limits, P::kHost));
+  CHECK_FALSE(next_placement(verdict));
+
+  // What failed before on any rank is not tried again.
+  const auto links = [&](const std::vector<Facts>& table, uint32_t broken) {
+    Verdict v = judge_facts(table);
+    std::vector<Answer> answers(table.size(), Answer{1, 0, 0, -1, 0, {}});
+    answers[1].broken = broken;
+    judge_links(v, table, answers);
+    return v;
+  };
+  CHECK(links(table_of(3), 1).placements == std::vector<P>{P::kHost});
+  CHECK(links(table_of(3), 1).geometry.placement == P::kHost);
+  CHECK_FALSE(links(table_of(3), 5).shunt);
+  CHECK(links(table_of(3), 2).geometry.placement == P::kPush);
+}
+
 TEST_CASE("NVLink keeps the library out unless all insist") {
   const auto judge = [](std::vector<Facts> facts, const std::vector<uint32_t>& all_nvlink) {
     Verdict verdict = judge_facts(facts);
     std::vector<Answer> answers;
-    for (const uint32_t all : all_nvlink) answers.push_back({1, all, -1, 0, {}});
+    for (const uint32_t all : all_nvlink) answers.push_back({1, all, 0, -1, 0, {}});
     judge_links(verdict, facts, answers);
     return verdict;
   };
@@ -205,7 +250,7 @@ TEST_CASE("NVLink keeps the library out unless all insist") {
 TEST_CASE("one no is everybody's no") {
   for (uint32_t r = 0; r < 4; ++r) {
     for (const uint32_t ok : {0u, 2u, 0xffffffffu}) {
-      std::vector<Answer> answers(4, Answer{1, 0, -1, 0, {}});
+      std::vector<Answer> answers(4, Answer{1, 0, 0, -1, 0, {}});
       answers[r].ok = ok;
       answers[r].peer = static_cast<int32_t>((r + 1) % 4);
       std::memset(answers[r].reason, 'x', sizeof(answers[r].reason));
@@ -242,14 +287,15 @@ TEST_CASE("a slab set is reused only where all offer it in one state") {
     f.free_sets[0] = 50, f.free_set_states[0] = 1;
     f.free_sets[1] = 40, f.free_set_states[1] = 2;
   }
-  CHECK(judge_facts(table).reused_set == 40);  // the smallest, so that all choose alike
+  using Sets = std::vector<uint64_t>;
+  CHECK(judge_facts(table).free_sets == Sets{40, 50});  // in one order, so that all choose alike
   std::swap(table[1].free_sets[0], table[1].free_sets[1]);
   std::swap(table[1].free_set_states[0], table[1].free_set_states[1]);
-  CHECK(judge_facts(table).reused_set == 40);  // in any order
+  CHECK(judge_facts(table).free_sets == Sets{40, 50});  // in whatever order they are offered
   table[2].free_set_states[1] = 3;
-  CHECK(judge_facts(table).reused_set == 50);
+  CHECK(judge_facts(table).free_sets == Sets{50});
   table[0].free_sets[0] = 0;  // not clean there
-  CHECK(judge_facts(table).reused_set == 0);
+  CHECK(judge_facts(table).free_sets.empty());
 }
 
 TEST_CASE("what is shunted is bounded, and nothing overflows") {
@@ -288,7 +334,8 @@ TEST_CASE("any record gives a decision, the same on every rank") {
     REQUIRE(verdict.cap == theirs.cap);
     REQUIRE(verdict.reason == theirs.reason);
     REQUIRE(verdict.geometry == theirs.geometry);
-    REQUIRE(verdict.reused_set == theirs.reused_set);
+    REQUIRE(verdict.free_sets == theirs.free_sets);
+    REQUIRE(verdict.placements == theirs.placements);
     require_sane(verdict, table);
     shunting += verdict.shunt;
   }

@@ -63,16 +63,22 @@ def run_verify(report, arguments, name, settings_of_rank, words, shunted_of_rank
         report.case(name, problems, line, text)
 
 
-def ipc_refused(report, arguments):
+def refusing(arguments, **more):
+    """CUDA IPC is refused on rank 1."""
     faulty = os.path.join(arguments.build, "lib", "libfaulty-driver.so")
     calls = "cuIpcOpenMemHandle,cuIpcOpenMemHandle_v2,cuMemImportFromShareableHandle"
+    return lambda rank: {**more, **({} if rank == 0 else {"also_preload": [faulty], "FAULTY_CALLS": calls})}
 
-    def settings(rank):
-        if rank == 0:
-            return {}
-        return {"also_preload": [faulty], "FAULTY_CALLS": calls}
 
-    run_verify(report, arguments, "ipc_refused", settings, ["off:", "rank 1"], 0)
+def ipc_refused(report, arguments):
+    """Host memory takes over."""
+    run_verify(report, arguments, "ipc_refused", refusing(arguments),
+               ["push does not work", "rank 1", "trying host"], sum(size <= 131072 for size in SIZES))
+
+
+def ipc_refused_and_insisted_on(report, arguments):
+    run_verify(report, arguments, "ipc_refused_and_insisted_on", refusing(arguments, SHUNT_PLACEMENT="push"),
+               ["off:", "rank 1"], 0)
 
 
 def one_rank_off(report, arguments):
@@ -87,17 +93,9 @@ def caps_differ(report, arguments):
 
 
 def p2p_disabled(report, arguments):
-    """NCCL_P2P_DISABLE=1: peer memory is not used, results are right."""
-    problems = []
-    with Group() as group:
-        start(group, arguments, "verify", lambda rank: {"NCCL_P2P_DISABLE": "1"})
-        if not group.wait(60):
-            problems.append("not finished after 60 s")
-        expect_results(group, problems)
-        text = group.output()
-        if ", push," in text or ", pull," in text:
-            problems.append("peer memory is used")
-        report.case("p2p_disabled", problems, "no peer memory", text)
+    """NCCL_P2P_DISABLE=1: host memory is used, results are right."""
+    run_verify(report, arguments, "p2p_disabled", lambda rank: {"NCCL_P2P_DISABLE": "1"}, ["on, host"],
+               sum(size <= 131072 for size in SIZES))
 
 
 def late_peer(report, arguments):
@@ -186,7 +184,7 @@ def abort(report, arguments):
         report.case("abort", problems, took[0] if took else "", group.output())
 
 
-CASES = {f.__name__: f for f in (ipc_refused, one_rank_off, caps_differ, p2p_disabled, late_peer,
+CASES = {f.__name__: f for f in (ipc_refused, ipc_refused_and_insisted_on, one_rank_off, caps_differ, p2p_disabled, late_peer,
                                  killed_peer, killed_peer_in_graph, killed_peer_no_timeout,
                                  stopped_peer, stopped_peer_in_graph, abort)}
 

@@ -56,8 +56,9 @@ shunt_control_edit(wrap_skips_one protocol.h
   [[static_assert(part_of(next_counter(0xffffffffu), 4) == (part_of(0xffffffffu, 4) + 1) % 4);]]
   [[]])
 shunt_add_control(wrap_skips_one)
-shunt_control_fails(wrap_skips_one wrong-sum --program edge --types sentinel --seeds 40)
-shunt_control_fails(wrap_skips_one hang --program edge --types flagged --seeds 40)
+shunt_control_fails(wrap_skips_one wrong-sum --program edge --types sentinel --seeds 40 --placement push
+                    --shots one)
+shunt_control_fails(wrap_skips_one hang --program edge --types flagged --seeds 40 --placement push --shots one)
 
 # Nothing remembers that a sum went unfinished: the next call stores, and its peers sum garbage.
 shunt_control_edit(no_sticky_stop all_reduce.cuh

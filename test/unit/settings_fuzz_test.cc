@@ -103,6 +103,7 @@ bool is_well_formed(const std::string& name, const std::string& value) {
   if (name == "SHUNT_LOG_FILE") return is_log_file(value);
   if (name == "SHUNT_LOG") return is_off(value) || matches(value, "error|warning|info|debug");
   if (name == "NCCL_P2P_DISABLE") return true;
+  if (name == "SHUNT_PLACEMENT") return matches(value, "auto|push|pull|host|");
   return is_off(value) || matches(value, "1|on|true|yes") ||
          (name == "SHUNT_ENABLE" && matches(value, "auto"));
 }

@@ -70,7 +70,7 @@ TEST_CASE("launches are checked") {
   CUfunction kernel = pair[0].function("shunt_all_reduce_int8_flagged_any_1");
   shunt::AllReduceParams params{};
   void* arguments[] = {&params};
-  REQUIRE(cuLaunchKernel(kernel, 1, 1, 1, 65, 1, 1, 0, pair[0].stream(), arguments, nullptr) ==
+  REQUIRE(cuLaunchKernel(kernel, 1, 1, 1, 97, 1, 1, 0, pair[0].stream(), arguments, nullptr) ==
           CUDA_ERROR_INVALID_VALUE);
   pair[1].make_current();
   REQUIRE(cuLaunchKernel(kernel, 1, 1, 1, 64, 1, 1, 0, pair[0].stream(), arguments, nullptr) ==

@@ -22,7 +22,7 @@ struct Attribute {
   { CU_DEVICE_ATTRIBUTE_##name, #name, value }
 // Launches must stay small: every emulated thread is a fiber, and 2 cores run all ranks.
 constexpr Attribute kAttributes[] = {
-    EMU_ATTRIBUTE(MAX_THREADS_PER_BLOCK, 64),
+    EMU_ATTRIBUTE(MAX_THREADS_PER_BLOCK, 96),
     EMU_ATTRIBUTE(MAX_BLOCK_DIM_X, 64),
     EMU_ATTRIBUTE(MAX_BLOCK_DIM_Y, 64),
     EMU_ATTRIBUTE(MAX_BLOCK_DIM_Z, 64),

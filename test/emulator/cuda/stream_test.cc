@@ -29,7 +29,7 @@ TEST_CASE("devices are known by a fixed UUID and small attributes") {
   REQUIRE(std::memcmp(&first, &second, sizeof(first)) != 0);
   int value = 0;
   CU(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 0));
-  REQUIRE(value == 64);
+  REQUIRE(value == 96);
   CUdevice device = 0;
   REQUIRE(cuDeviceGet(&device, 8) == CUDA_ERROR_INVALID_DEVICE);
 }
