@@ -1,6 +1,7 @@
 // The entry points of the fat binary, looked up by kernel_name().
 #include "kernels/all_reduce.cuh"
 #include "kernels/all_reduce_table.h"
+#include "kernels/hold.cuh"
 
 #define SHUNT_ENTRY(type, type_name, protocol, protocol_name, variant, variant_name, batch)               \
   extern "C" __global__ void __launch_bounds__(shunt::kMaxBlockThreads, 1) \
@@ -11,3 +12,7 @@
   }
 
 SHUNT_KERNELS(SHUNT_ENTRY)
+
+extern "C" __global__ void shunt_hold(const __grid_constant__ shunt::HoldParams params) {
+  shunt::hold(params);
+}

@@ -3,6 +3,7 @@
 
 #include "kernels/all_reduce.cuh"
 #include "kernels/all_reduce_table.h"
+#include "kernels/hold.cuh"
 #include "kernels/host_runtime.h"
 
 namespace shunt::host {
@@ -17,7 +18,9 @@ void body(const void* params) {
   {"shunt_all_reduce_" #type_name "_" #protocol_name "_" #variant_name "_" #batch,      \
    body<DataType::type, Protocol::protocol, Variant::variant, batch>, sizeof(AllReduceParams)},
 
-constexpr HostKernel kKernels[] = {SHUNT_KERNELS(SHUNT_ROW)};
+void hold_body(const void* params) { hold(*static_cast<const HoldParams*>(params)); }
+
+constexpr HostKernel kKernels[] = {SHUNT_KERNELS(SHUNT_ROW) {kHoldKernel, hold_body, sizeof(HoldParams)}};
 
 }  // namespace
 

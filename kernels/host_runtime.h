@@ -42,7 +42,7 @@ uint64_t clock_ns();
 // ---- the kernels that can be launched by name ----
 struct HostKernel {
   const char* name;
-  void (*body)(const void* params);  // runs one emulated thread; params: one AllReduceParams
+  void (*body)(const void* params);  // runs one emulated thread
   size_t params_bytes;
 };
 // nullptr: no such kernel.

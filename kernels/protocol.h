@@ -191,6 +191,13 @@ struct AllReduceParams {
 // One outbox for all peers (pull, host); the writer wipes it.
 constexpr bool has_outbox(const AllReduceParams& params) { return params.parts == kSharedParts; }
 
+// Of the kernel "shunt_hold", which holds a stream back.
+inline constexpr char kHoldKernel[] = "shunt_hold";
+struct HoldParams {
+  const uint32_t* go;  // device address of a pinned word; not 0: go on
+  uint64_t limit_ns;   // goes on by itself after this long
+};
+
 // Two shots: who adds up packet `packet` of lane `lane`. A warp's packets have one owner, so that what goes to
 // one peer is one run of memory.
 constexpr uint32_t owner_of(uint32_t packet, uint32_t lane, uint32_t ranks) {

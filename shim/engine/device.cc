@@ -26,16 +26,19 @@ void load_module(GpuDevice& device) {
   cu::ContextScope current(device.context);
   cu::Module module = nullptr;
   SHUNT_CU(module_load, &module, shunt_fatbin_begin);
+  const auto load = [&](cu::Function& kernel, const char* name) {
+    SHUNT_CU(module_function, &kernel, module, name);
+    // Asking for an attribute loads the function, whatever CUDA_MODULE_LOADING says.
+    int registers = 0;
+    SHUNT_CU(function_attribute, &registers, cu::kFuncAttributeNumRegs, kernel);
+  };
+  load(device.hold, kHoldKernel);
   for (const Variant variant : {Variant::kFast, Variant::kAny}) {
     for (size_t b = 0; b < std::size(kPeerBatches); ++b) {
       for (uint32_t t = 0; t < kDataTypes; ++t) {
         const auto type = static_cast<DataType>(t);
         const std::string name = kernel_name(type, protocol_of(type), variant, kPeerBatches[b]);
-        cu::Function& kernel = device.kernels[static_cast<size_t>(variant)][b][t];
-        SHUNT_CU(module_function, &kernel, module, name.c_str());
-        // Asking for an attribute loads the function, whatever CUDA_MODULE_LOADING says.
-        int registers = 0;
-        SHUNT_CU(function_attribute, &registers, cu::kFuncAttributeNumRegs, kernel);
+        load(device.kernels[static_cast<size_t>(variant)][b][t], name.c_str());
       }
     }
   }

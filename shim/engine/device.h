@@ -19,6 +19,7 @@ struct GpuDevice {
   // Kernels by [variant][index into kPeerBatches][datatype], all loaded: a lazy load behind a spinning kernel
   // deadlocks.
   cu::Function kernels[kVariants][3][kDataTypes] = {};
+  cu::Function hold = nullptr;
 };
 
 // Made when first asked for, without kernels; throws cu::Error. Thread-safe.

@@ -91,6 +91,7 @@ inline constexpr int kFuncAttributeNumRegs = 4;
   X(event_create, cuEventCreate, (Event*, unsigned))                                               \
   X(event_record, cuEventRecord, (Event, Stream))                                                  \
   X(event_query, cuEventQuery, (Event))                                                            \
+  X(event_elapsed, cuEventElapsedTime, (float*, Event, Event))                                     \
   X(event_destroy, cuEventDestroy_v2, (Event))                                                     \
   X(module_load, cuModuleLoadData, (Module*, const void*))                                         \
   X(module_function, cuModuleGetFunction, (Function*, Module, const char*))                        \

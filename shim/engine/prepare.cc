@@ -12,9 +12,11 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <optional>
 
 #include "shim/engine/gather.h"
 #include "shim/engine/log.h"
+#include "shim/engine/measure.h"
 #include "shim/engine/probe.h"
 #include "shim/engine/process_settings.h"
 
@@ -48,7 +50,7 @@ void fill_settings_facts(Facts& facts) {
                  : settings.enable == Enable::off ? EnableFact::kOff
                                                   : EnableFact::kAuto;
   if (settings.cap.has_value() && *settings.cap == 0) facts.enable = EnableFact::kOff;
-  facts.cap = settings.cap.value_or(0);
+  facts.cap = settings.cap_measured ? kMeasuredCap : settings.cap.value_or(0);
   facts.p2p_disabled = p2p_disabled_now() ? 1 : 0;
   switch (settings.placement) {
     case PlacementChoice::automatic: facts.placement = kAnyPlacement; break;
@@ -60,25 +62,37 @@ void fill_settings_facts(Facts& facts) {
 
 constexpr Answer kYes{1, 0, 0, -1, 0, {}};
 
-// Which placements failed in this process, by the GPUs of the communicator, a bit each: a broken machine is
-// found out once, not anew by each communicator.
-class BrokenPlacements {
+// What this process knows of the GPUs of a communicator: a broken machine is found out once, not anew by each
+// communicator, and so is the cap.
+class Memory {
  public:
-  static BrokenPlacements& get() {
-    static auto& broken = *new BrokenPlacements;
-    return broken;
+  static Memory& get() {
+    static auto& memory = *new Memory;
+    return memory;
   }
-  uint32_t of(std::span<const Facts> facts) {
+  // A bit for each placement that failed.
+  uint32_t broken(std::span<const Facts> facts) {
     std::lock_guard lock(mutex_);
-    const auto found = by_gpus_.find(key(facts));
-    return found == by_gpus_.end() ? 0 : found->second;
+    return by_gpus_[key(facts)].broken;
   }
-  void add(std::span<const Facts> facts, Placement placement) {
+  void add_broken(std::span<const Facts> facts, Placement placement) {
     std::lock_guard lock(mutex_);
-    by_gpus_[key(facts)] |= 1u << static_cast<uint32_t>(placement);
+    by_gpus_[key(facts)].broken |= 1u << static_cast<uint32_t>(placement);
+  }
+  std::optional<Found> found(std::span<const Facts> facts, Placement placement) {
+    std::lock_guard lock(mutex_);
+    return by_gpus_[key(facts)].found[static_cast<size_t>(placement)];
+  }
+  void set_found(std::span<const Facts> facts, Placement placement, const Found& found) {
+    std::lock_guard lock(mutex_);
+    by_gpus_[key(facts)].found[static_cast<size_t>(placement)] = found;
   }
 
  private:
+  struct Known {
+    uint32_t broken = 0;
+    std::optional<Found> found[kPlacements];
+  };
   static std::string key(std::span<const Facts> facts) {
     std::vector<std::string> gpus;
     for (const Facts& f : facts) gpus.emplace_back(reinterpret_cast<const char*>(f.gpu), sizeof(f.gpu));
@@ -86,7 +100,7 @@ class BrokenPlacements {
     return std::accumulate(gpus.begin(), gpus.end(), std::string());
   }
   std::mutex mutex_;
-  std::map<std::string, uint32_t> by_gpus_;
+  std::map<std::string, Known> by_gpus_;
 };
 
 // All rounds for one communicator.
@@ -107,6 +121,7 @@ class Preparation {
   void negotiate(Gatherer& gatherer);
   bool try_placement(Gatherer& gatherer);
   bool reuse_set();
+  void find_cap(Gatherer& gatherer);
   void give_up_sets();
   void conclude(Gatherer& gatherer);
   void announce() const;
@@ -190,7 +205,7 @@ void Preparation::answer_links(std::span<const Facts> facts, std::span<Answer> m
       }
     }
     mine[i].all_nvlink = all ? 1 : 0;
-    mine[i].broken = BrokenPlacements::get().of(facts);
+    mine[i].broken = Memory::get().broken(facts);
   }
 }
 
@@ -225,13 +240,43 @@ void Preparation::negotiate(Gatherer& gatherer) {
   while (!try_placement(gatherer)) {
     const Placement failed = verdict_.geometry.placement;
     give_up_sets();
-    if (mapped_) BrokenPlacements::get().add(facts_, failed);
+    if (mapped_) Memory::get().add_broken(facts_, failed);
     const std::string why = verdict_.reason;
     if (!next_placement(verdict_)) return;
     if (locals_[0].rank() == 0) {
       log_warning("communicator %s: %s does not work: %s; trying %s", locals_[0].communicator->key().c_str(),
                   name_of(failed), why.c_str(), name_of(verdict_.geometry.placement));
     }
+  }
+  if (verdict_.measured) find_cap(gatherer);
+}
+
+// What an earlier communicator of these GPUs found, if all ranks remember the same.
+struct Remembered {
+  uint32_t known;
+  uint32_t two_shot_from;
+  uint64_t cap;
+};
+
+void Preparation::find_cap(Gatherer& gatherer) {
+  const Placement placement = verdict_.geometry.placement;
+  const std::optional<Found> before = Memory::get().found(facts_, placement);
+  const Remembered mine{before ? 1u : 0u, before ? before->two_shot_from : 0, before ? before->cap : 0};
+  const std::vector<Remembered> table =
+      gatherer.gather<Remembered>(std::vector<Remembered>(locals_.size(), mine), "cap");
+  const bool all = std::all_of(table.begin(), table.end(), [&](const Remembered& r) {
+    return r.known == 1 && r.cap == table[0].cap && r.two_shot_from == table[0].two_shot_from;
+  });
+  const std::optional<Found> found = all ? Found{table[0].cap, table[0].two_shot_from}
+                                         : measure(locals_, gatherer, verdict_, calls_);
+  if (!found) return;
+  Memory::get().set_found(facts_, placement, *found);
+  verdict_.cap = std::min(verdict_.cap, found->cap);
+  verdict_.limits.two_shot_from = found->two_shot_from;
+  if (found->cap == 0) {
+    verdict_.shunt = false;
+    verdict_.level = Level::kInfo;
+    verdict_.reason = "NCCL is faster at every size";
   }
 }
 
@@ -298,7 +343,9 @@ void Preparation::announce() const {
     if (verdict_.shunt) {
       log_info("communicator %s of %d ranks: on, %s, cap %llu bytes%s", key, ranks,
                name_of(verdict_.geometry.placement), static_cast<unsigned long long>(verdict_.cap),
-               verdict_.differing ? " (the smallest; settings differ between ranks)" : "");
+               verdict_.measured    ? " (measured)"
+               : verdict_.differing ? " (the smallest; settings differ between ranks)"
+                                    : "");
       log_debug("communicator %s: %u lanes of %u threads, %zu bytes a slab%s, prepared in %.1f ms", key,
                 verdict_.geometry.lanes, verdict_.limits.max_threads, verdict_.geometry.slab_bytes(),
                 verdict_.reused_set != 0 ? " (reused)" : "", seconds_ * 1e3);

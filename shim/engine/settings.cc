@@ -18,10 +18,11 @@ constexpr SettingInfo kSettings[] = {
      "on: also where NVLink joins all GPUs, or cannot be told; "
      "off: every call is forwarded, on all ranks if one rank says so"},
     {"SHUNT_CAP", "a size",
-     "bytes, with K or M for powers of 1024, at most 16M; 0, off, false, no or empty: nothing is "
-     "shunted",
+     "bytes, with K or M for powers of 1024, at most 16M; measure; 0, off, false, no or empty: "
+     "nothing is shunted",
      "128K for 2 ranks, 64K for more",
-     "the largest message that is shunted; where ranks differ, the smallest counts"},
+     "the largest message that is shunted; where ranks differ, the smallest counts; measure: "
+     "NCCL is timed beside it when a communicator is prepared"},
     {"SHUNT_PLACEMENT", "a placement", "auto, push, pull, host (or empty: auto)", "auto",
      "where the data lies on its way: in the reader's GPU, in the writer's, or in host memory; "
      "auto: push where P2P works, else host"},
@@ -110,9 +111,13 @@ std::optional<uint64_t> parse_number(std::string_view digits, uint64_t limit) {
   return value;
 }
 
-bool parse_cap(std::string_view text, std::optional<uint64_t>& out) {
+bool parse_cap(std::string_view text, Settings& out) {
   if (means_off(text)) {
-    out = 0;
+    out.cap = 0;
+    return true;
+  }
+  if (same_word(text, "measure")) {
+    out.cap_measured = true;
     return true;
   }
   uint64_t unit = 1;
@@ -121,7 +126,7 @@ bool parse_cap(std::string_view text, std::optional<uint64_t>& out) {
   if (unit > 1) text.remove_suffix(1);
   const auto number = parse_number(text, kMaxCap / unit);
   if (!number) return false;
-  out = *number * unit;
+  out.cap = *number * unit;
   return true;
 }
 
@@ -244,7 +249,7 @@ ParsedSettings parse_settings(const std::function<const char*(const char*)>& get
     if (value && !parse(value, field)) parsed.errors.push_back(error_line(*setting, value));
   };
   read("SHUNT_ENABLE", parse_enable, out.enable);
-  read("SHUNT_CAP", parse_cap, out.cap);
+  read("SHUNT_CAP", parse_cap, out);
   read("SHUNT_PLACEMENT", parse_placement, out.placement);
   read("SHUNT_LOG", parse_log_level, out.log_level);
   read("SHUNT_LOG_FILE", parse_log_file, out.log_file);

@@ -53,7 +53,8 @@ bool refuse_by_rank(Verdict& verdict, std::span<const Facts> table) {
     } else if (f.failed != 0) {
       refuse(verdict, Level::kWarning, rank_text(r) + ": " + text(f.reason));
     } else if (f.max_threads < 32 || f.max_threads > kMaxDataThreads || f.max_threads % 32 != 0 ||
-               f.max_lanes == 0 || f.max_lanes > kMaxLanes || f.cap > kMaxCap ||
+               f.max_lanes == 0 || f.max_lanes > kMaxLanes ||
+               (f.cap > kMaxCap && f.cap != kMeasuredCap) ||
                f.enable > EnableFact::kOff ||
                (f.placement >= kPlacements && f.placement != kAnyPlacement)) {
       refuse(verdict, Level::kWarning, rank_text(r) + " sent a malformed record");
@@ -111,7 +112,14 @@ Verdict judge_facts(std::span<const Facts> table) {
     }
   }
   const uint64_t standard = table.size() <= 2 ? kDefaultCap2 : kDefaultCapMore;
-  const auto cap_of = [&](const Facts& f) { return f.cap == 0 ? standard : f.cap; };
+  // Where one rank has a cap of its own there is nothing to measure.
+  verdict.measured = std::all_of(table.begin(), table.end(),
+                                 [](const Facts& f) { return f.cap == kMeasuredCap; });
+  const auto cap_of = [&](const Facts& f) {
+    return verdict.measured ? most_measured(table.size())
+           : f.cap == 0 || f.cap == kMeasuredCap ? standard
+                                                 : f.cap;
+  };
   verdict.cap = cap_of(table[0]);
   verdict.float8 = true;
   for (const Facts& f : table) {

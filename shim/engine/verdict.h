@@ -19,6 +19,7 @@ inline constexpr uint32_t kPoolOffers = 4;
 
 enum class EnableFact : uint32_t { kAuto = 0, kOn = 1, kOff = 2 };
 inline constexpr uint32_t kAnyPlacement = ~0u;
+inline constexpr uint64_t kMeasuredCap = ~uint64_t{0};
 
 // Round 1. One fixed size for all versions of the library; a reader trusts nothing in it.
 struct Facts {
@@ -35,7 +36,7 @@ struct Facts {
   uint32_t max_lanes;
   uint32_t nccl_version;
   EnableFact enable;
-  uint64_t cap;             // bytes; 0: no setting, use the default
+  uint64_t cap;             // bytes; 0: no setting, use the default; kMeasuredCap: to be measured
   uint32_t p2p_disabled;    // NCCL_P2P_DISABLE
   uint32_t failed;          // this rank cannot shunt, for `reason`
   char reason[kReasonBytes];
@@ -77,6 +78,7 @@ struct Verdict {
   std::vector<Placement> placements;  // to be tried, in this order; the one in use is geometry's
   Geometry geometry{};
   bool float8 = false;     // fp8 is reduced by every GPU and NCCL of the communicator
+  bool measured = false;   // the cap is to be measured: `cap` is the most that it can be
   bool differing = false;  // caps or SHUNT_ENABLE differ between ranks
   std::vector<uint64_t> free_sets;  // slab sets that every rank holds free and clean
   uint64_t reused_set = 0;          // the one of them in use
@@ -86,6 +88,10 @@ struct Verdict {
 
 inline constexpr uint32_t kDefaultCap2 = 128 << 10;  // bytes, 2 ranks; until it is measured
 inline constexpr uint32_t kDefaultCapMore = 64 << 10;  // 3 and more ranks
+// The most that is measured: slabs stay under 32 MiB.
+constexpr uint64_t most_measured(size_t ranks) {
+  return ranks <= 2 ? 1 << 20 : ranks <= 8 ? 512 << 10 : 256 << 10;
+}
 
 // After round 1. shunt: go on with round 2.
 Verdict judge_facts(std::span<const Facts> table);

@@ -68,7 +68,7 @@ bool is_cap(const std::string& value) {
   std::smatch parts;
   static const std::regex kSize("0*([0-9]{0,8})([KkMm]?)");
   if (!std::regex_match(value, parts, kSize) || matches(value, "[KM]?")) return false;
-  const double number = parts[1].length() ? std::stod(parts[1]) : 0;
+  const double number = parts[1].length() ? std::strtod(parts[1].str().c_str(), nullptr) : 0;
   const char unit = parts[2].length() ? static_cast<char>(parts[2].str()[0] | 0x20) : ' ';
   return number * (unit == 'm' ? 1048576 : unit == 'k' ? 1024 : 1) <= 16777216;
 }
@@ -76,7 +76,7 @@ bool is_cap(const std::string& value) {
 bool is_timeout(const std::string& value) {
   if (is_off(value)) return true;
   if (!matches(value, "[0-9]+(\\.[0-9]+)?")) return false;
-  const double seconds = std::stod(value);
+  const double seconds = std::strtod(value.c_str(), nullptr);
   return seconds == 0 || (seconds >= 0.001 && seconds <= 604800);
 }
 
