@@ -20,13 +20,29 @@ SHUNT_COLD void report_fault(const AllReduceParams& params, Fault fault, uint32_
   device::trap();
 }
 
+// What is left to do once all threads have read everything; worked out while they wait.
+struct Release {
+  uint32_t* counter = nullptr;  // of the lane
+  uint32_t next = 0;
+  uint32_t zeroes = 0;  // the lane's flagged region is due
+
+  SHUNT_DEVICE void prepare(const AllReduceParams& params, uint32_t now) {
+    counter = &lane_state(params, device::block())->counter;
+    next = next_counter(now);
+    zeroes = !has_outbox(params) && zeroes_flags(now, params.parts) ? 1 : 0;
+    device::settle(counter);
+    device::settle(next);
+    device::settle(zeroes);
+  }
+};
+
 // One lane's part of one call, seen by one thread: a data thread with its packets, or the header thread, whose only
 // packet is the header. That goes the same way through the same instructions: instructions are fetched anew by
 // each launch, and one far jump costs 0.2 us. kPeerBatch: peers polled at once.
 template <DataType kType, Protocol kProtocol, Variant kVariant, uint32_t kPeerBatch>
 class Lane {
  public:
-  using C = Codec<kType, kProtocol>;
+  using C = Codec<kType, kProtocol, kVariant == Variant::kFast>;
 
   // `thread` of `threads` data threads; the next one is the header thread (of lane 0). Everything that does not
   // depend on the call counter happens here, while that is on its way: the addresses, and the first packet.
@@ -64,7 +80,7 @@ class Lane {
   SHUNT_DEVICE bool active() const { return thread_ < end_; }
 
   // Returns why it stopped, kNone if it finished.
-  SHUNT_DEVICE Stop run(uint32_t counter) {
+  SHUNT_DEVICE Stop run(uint32_t counter, Release& release) {
     const uint32_t part = part_of(counter, params_.parts) * params_.part_bytes;
     data_ += part;
     to_ += part;
@@ -73,8 +89,10 @@ class Lane {
     Wait wait(params_, counter);
     if constexpr (kVariant == Variant::kFast) {
       send(thread_, sent);
+      release.prepare(params_, counter);
       return sum_up(thread_, own_, wait, false);
     } else {
+      release.prepare(params_, counter);
       return params_.two_shot && !header_ ? two_shots(sent, wait) : one_shot(sent, wait);
     }
   }
@@ -325,13 +343,6 @@ SHUNT_COLD void zero_flagged_region(const AllReduceParams& params, uint32_t coun
   }
 }
 
-// Gives the lane back, by the thread that claimed it: all of the block have read everything of this call.
-SHUNT_DEVICE void release(const AllReduceParams& params, uint32_t counter, uint32_t leaves) {
-  LaneState* state = lane_state(params, device::block());
-  if (has_outbox(params)) device::store_word(&state->left[part_of(counter, kSharedParts)], leaves);
-  device::store_word(&state->counter, next_counter(counter));
-}
-
 // Data threads, then the header warp, whose first thread claims the lane: before anything else in the block, since
 // all wait for that. In lane 0 that thread exchanges headers too: one lane will do, since every call uses it and a
 // kernel ends only when all its lanes have. (Headers of all lanes cost 5 us in host memory.)
@@ -351,18 +362,27 @@ SHUNT_DEVICE void all_reduce(const AllReduceParams& params) {
     return;
   }
   Stop reason = Stop::kNone;
+  Release release;
   if (lane.active()) {
-    reason = lane.run(counter);
-  } else if (thread >= data_threads + kHeaderThreads) {
-    wipe_outbox(params, counter, thread - data_threads - kHeaderThreads);
+    reason = lane.run(counter, release);
+  } else {
+    release.prepare(params, counter);
+    if (thread >= data_threads + kHeaderThreads) {
+      wipe_outbox(params, counter, thread - data_threads - kHeaderThreads);
+    }
   }
   if (!SHUNT_LIKELY(reason == Stop::kNone)) lane.stop(reason);
   // The counter advances only when every thread of the lane has read everything of this call.
-  if (device::barrier_or(reason != Stop::kNone) || thread < data_threads) return;
-  if (!SHUNT_LIKELY(has_outbox(params) || !zeroes_flags(counter, params.parts))) {
-    zero_flagged_region(params, counter, thread - data_threads);
+  const bool stopped = device::barrier_any(reason != Stop::kNone);
+  if (thread < data_threads || stopped) return;
+  if (!SHUNT_LIKELY(release.zeroes == 0)) zero_flagged_region(params, counter, thread - data_threads);
+  // The thread that claimed the lane gives it back.
+  if (thread != data_threads) return;
+  if (has_outbox(params)) {
+    LaneState* state = lane_state(params, device::block());
+    device::store_word(&state->left[part_of(counter, kSharedParts)], lane.leaves());
   }
-  if (thread == data_threads) release(params, counter, lane.leaves());
+  device::store_word(release.counter, release.next);
 }
 
 }  // namespace shunt

@@ -9,14 +9,14 @@ namespace shunt {
 // Sentinel: 16 bytes of data; a word of all ones is "not here yet".
 // Flagged: {data, flag, data, flag}, 8 bytes of data.
 // Data packets have their payload in the first words, whichever the protocol.
-template <DataType kType, Protocol kProtocol>
+template <DataType kType, Protocol kProtocol, bool kWhole = false>
 struct Codec {
   using T = typename ElementOf<kType>::type;
   static constexpr uint32_t kPayload = kProtocol == Protocol::kSentinel ? 16 : 8;  // bytes
   static constexpr uint32_t kWords = kPayload / 4;
   static constexpr Word kWord =
       kProtocol == Protocol::kFlagged || sizeof(T) == 8 ? Word::k8 : Word::k4;
-  using User = UserBuffer<kPayload, sizeof(T)>;
+  using User = UserBuffer<kPayload, sizeof(T), kWhole>;
 
   // What a writer sends for its data. Words that read as "not here yet" lose their top bit: a NaN before
   // and after, in every float type. `data` is changed alike, so that all ranks add the same bits.

@@ -102,14 +102,23 @@ SHUNT_DEVICE uint32_t exchange_word(uint32_t* address, uint32_t value) {
                : "memory");
   return before;
 }
-SHUNT_DEVICE int barrier_or(int predicate) { return __syncthreads_or(predicate); }
-// `value` of thread `from` of the block, to all its threads. May be called from several places: the barrier
-// counts threads.
+// What the threads of a block share: a value and a flag.
+__shared__ uint32_t block_words[2];
+// `value` of thread `from` of the block, to all its threads; a block barrier.
 SHUNT_DEVICE uint32_t broadcast(uint32_t value, uint32_t from) {
-  __shared__ uint32_t word;
-  if (threadIdx.x == from) word = value;
-  asm volatile("barrier.sync 0;" ::: "memory");
-  return word;
+  if (threadIdx.x == from) {
+    block_words[0] = value;
+    block_words[1] = 0;
+  }
+  __syncthreads();
+  return block_words[0];
+}
+// A block barrier, once after broadcast(): whether the predicate holds for any of its threads. Not
+// __syncthreads_or: its result comes later, and only the header warp looks at it.
+SHUNT_DEVICE bool barrier_any(bool predicate) {
+  if (predicate) block_words[1] = 1;
+  __syncthreads();
+  return block_words[1] != 0;
 }
 // Computes `value` here and not later.
 SHUNT_DEVICE void settle(uint32_t& value) { asm volatile("" : "+r"(value)); }
@@ -168,10 +177,10 @@ SHUNT_DEVICE void store_word(uint32_t* address, uint32_t value) {
 SHUNT_DEVICE uint32_t exchange_word(uint32_t* address, uint32_t value) {
   return host::exchange_word(address, value);
 }
-SHUNT_DEVICE int barrier_or(int predicate) { return host::barrier_or(predicate); }
 SHUNT_DEVICE uint32_t broadcast(uint32_t value, uint32_t from) {
   return host::broadcast(value, from);
 }
+SHUNT_DEVICE bool barrier_any(bool predicate) { return host::barrier_or(predicate) != 0; }
 template <typename T>
 SHUNT_DEVICE void settle(T&) {}
 SHUNT_DEVICE void pause() { host::pause(); }

@@ -3,6 +3,8 @@
 namespace shunt {
 namespace {
 
+constexpr uint32_t kUsualLanes = 64, kUsualThreads = 256;
+
 constexpr uint32_t divide_up(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
 }  // namespace
@@ -11,10 +13,12 @@ LaunchPlan plan_launch(size_t bytes, DataType type, const DeviceLimits& limits) 
   LaunchPlan plan{};
   plan.protocol = protocol_of(type);
   const uint32_t packets = std::max(1u, packets_for(plan.protocol, bytes));
-  // One packet a thread; many small lanes rather than few large ones, since a lane ends with its slowest
-  // warp; larger lanes only when the lanes are used up.
-  const uint32_t share = divide_up(divide_up(packets, limits.max_lanes), 32) * 32;
-  plan.threads = std::min(limits.max_threads, std::max(share, limits.least_threads));
+  // One packet a thread. Small lanes first, up to 64, since a lane ends with its slowest warp; then larger ones;
+  // then more of them, and only then the largest.
+  const auto share = [&](uint32_t lanes) { return divide_up(divide_up(packets, lanes), 32) * 32; };
+  const uint32_t usual = std::min(kUsualThreads, share(std::min(kUsualLanes, limits.max_lanes)));
+  plan.threads = std::min(limits.max_threads,
+                          std::max({usual, limits.least_threads, share(limits.max_lanes)}));
   plan.threads = std::min(plan.threads, divide_up(packets, 32) * 32);
   plan.lanes = std::min(limits.max_lanes, divide_up(packets, plan.threads));
   plan.packets_per_lane = divide_up(packets, plan.lanes);
@@ -24,9 +28,11 @@ LaunchPlan plan_launch(size_t bytes, DataType type, const DeviceLimits& limits) 
 
 Geometry plan_geometry(uint32_t ranks, size_t cap, const DeviceLimits& limits,
                        Placement placement) {
-  // plan_launch gives a lane at most max(max_threads, an even share of the largest call).
+  // The larger the call, the more threads has a lane, and packets beyond one a thread.
   const auto capacity = [&](Protocol protocol) {
-    return std::max(limits.max_threads, divide_up(packets_for(protocol, cap), limits.max_lanes));
+    const DataType type = protocol == Protocol::kSentinel ? DataType::kFloat32 : DataType::kInt32;
+    const LaunchPlan most = plan_launch(cap, type, limits);
+    return std::max(most.threads, most.packets_per_lane);
   };
   Geometry geometry;
   geometry.ranks = ranks;

@@ -10,11 +10,14 @@
 
 namespace shunt {
 
+// Largest value that max_threads may take: the kernels' register budget is made for it.
+inline constexpr uint32_t kMaxDataThreads = 448;  // with the service warps, 16 warps: 128 registers each
+
 // What launches look like: what the devices of a communicator allow (the smallest value over all ranks) and
 // what was found to be fast.
 struct DeviceLimits {
-  uint32_t max_threads = 256;  // data threads of a lane; a multiple of 32
-  uint32_t max_lanes = 64;
+  uint32_t max_threads = kMaxDataThreads;  // data threads of a lane; a multiple of 32
+  uint32_t max_lanes = kMaxLanes;
   uint32_t least_threads = 64;  // data threads of a lane where there are packets for them
   // Bytes in mailboxes (one shot) from which packets are sent to their owners instead of to all.
   uint32_t two_shot_from = ~0u;
@@ -22,11 +25,8 @@ struct DeviceLimits {
   bool operator==(const DeviceLimits&) const = default;
 };
 
-// Largest value that max_threads may take: the kernels' register budget is made for it.
-inline constexpr uint32_t kMaxDataThreads = 448;  // with the service warps, 16 warps: 128 registers each
-
-// After a block's data threads come one warp that claims the lane and exchanges headers, and with an outbox one
-// that wipes it.
+// After a block's data threads come one warp that claims the lane and exchanges
+// headers, and with an outbox one warp that wipes it.
 inline constexpr uint32_t kHeaderThreads = 32;
 inline constexpr uint32_t kWipeThreads = 32;
 inline constexpr uint32_t kMaxBlockThreads = kMaxDataThreads + kHeaderThreads + kWipeThreads;
@@ -57,14 +57,17 @@ Geometry plan_geometry(uint32_t ranks, size_t cap, const DeviceLimits& limits,
                        Placement placement = Placement::kPush);
 
 // Kernels are specialised by datatype, protocol, variant and the number of peers polled at once (1, 3 or 7).
-// kFast: sums in one shot with at most one packet a thread, which is nearly every call; short enough to stay
-// in the instruction cache from call to call. kAny: everything.
+// kFast: sums in one shot of whole, aligned packets, at most one a thread, which is nearly every call; short enough
+// to stay in the instruction cache from call to call. kAny: everything. Both speak the same protocol, so ranks
+// with differently aligned buffers may choose differently.
 enum class Variant : uint32_t { kFast = 0, kAny = 1 };
 inline constexpr uint32_t kVariants = 2;
-constexpr Variant variant_of(const LaunchPlan& plan, ReduceOp op) {
-  return op == ReduceOp::kSum && !plan.two_shot && plan.packets_per_lane <= plan.threads
-             ? Variant::kFast
-             : Variant::kAny;
+inline Variant variant_of(const LaunchPlan& plan, ReduceOp op, const void* send, const void* recv,
+                             size_t bytes) {
+  const bool one_each = op == ReduceOp::kSum && !plan.two_shot && plan.packets_per_lane <= plan.threads;
+  const uint32_t payload = plan.protocol == Protocol::kSentinel ? 16 : 8;
+  const bool whole = (reinterpret_cast<uintptr_t>(send) | reinterpret_cast<uintptr_t>(recv) | bytes) % payload == 0;
+  return one_each && whole ? Variant::kFast : Variant::kAny;
 }
 inline constexpr uint32_t kPeerBatches[] = {1, 3, 7};
 constexpr uint32_t peer_batch_for(uint32_t ranks) { return ranks <= 2 ? 1 : ranks <= 4 ? 3 : 7; }

@@ -6,14 +6,14 @@
 
 namespace shunt {
 
-// kBytes: payload of a packet, 8 or 16. kElement: bytes of an element.
-template <uint32_t kBytes, uint32_t kElement>
+// kBytes: payload of a packet, 8 or 16. kElement: bytes of an element. kWhole: all packets are whole and aligned.
+template <uint32_t kBytes, uint32_t kElement, bool kWhole>
 struct UserBuffer {
   // Where packet `packet` of `base` lies, of a message of `total` bytes.
   struct Place {
     uintptr_t at;
     uint32_t left;  // bytes from there to the end of the message
-    SHUNT_DEVICE bool whole() const { return at % kBytes == 0 && left >= kBytes; }
+    SHUNT_DEVICE bool whole() const { return kWhole || (at % kBytes == 0 && left >= kBytes); }
     SHUNT_DEVICE uint32_t bytes() const { return left < kBytes ? left : kBytes; }
   };
   SHUNT_DEVICE static Place place(const void* base, uint32_t packet, uint32_t total) {

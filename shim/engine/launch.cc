@@ -18,9 +18,9 @@ cu::Result launch_all_reduce(const SlabSet& set, const DeviceLimits& limits, con
   set_call(params, plan, call.send, call.recv, call.count, call.type, call.op, number);
   params.timeout_ns = timeout_ns;
   void* arguments[] = {&params};
-  const cu::Function kernel =
-      set.device().kernels[static_cast<size_t>(variant_of(plan, call.op))][batch_index(params.ranks)]
-                          [static_cast<size_t>(call.type)];
+  const Variant variant = variant_of(plan, call.op, call.send, call.recv, params.bytes);
+  const cu::Function kernel = set.device().kernels[static_cast<size_t>(variant)][batch_index(params.ranks)]
+                                                  [static_cast<size_t>(call.type)];
   return cu::api().launch(kernel, plan.lanes, 1, 1, block_threads(params), 1, 1, 0, call.stream,
                           arguments, nullptr);
 }

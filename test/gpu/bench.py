@@ -7,6 +7,7 @@ to 64 KiB, and at most 1.03 for what is forwarded.
 
 import json
 import os
+import re
 import shlex
 import sys
 
@@ -20,12 +21,12 @@ BOUND_BYTES, SHORT, LONG = 64 * 1024, 0.40, 1.03
 ODD_SIZES = "1e,2e,3e,7e,257e,1000e,4K,43008,65535e,65537e,128K,131076,1M"
 
 
-def bench(arguments, options, limit):
+def bench(arguments, options, limit, **settings):
     """(exit in time and 0, JSON document or None, output)"""
     with Group() as group:
         path = group.path("bench.json")
-        env = environment(arguments.build, preload=False, emulated=arguments.emulated,
-                          SHUNT_ENABLE="on", SHUNT_CAP="128K")
+        settings = {"SHUNT_ENABLE": "on", "SHUNT_CAP": "128K", **settings}
+        env = environment(arguments.build, preload=False, emulated=arguments.emulated, **settings)
         process = group.start([os.path.join(arguments.build, "bin", "nccl-shunt"), "bench", "--json", path,
                                "--timeout", str(limit)] + options, env)
         in_time = group.wait(limit + 10)
@@ -106,6 +107,36 @@ def device_times(report, arguments):
         report.figure("nccl", document["machine"]["nccl_version"])
 
 
+def summary_up_to(document, cap):
+    rows = summary(document)
+    for row in rows:
+        row["shunted"] = row["bytes"] <= cap
+    return rows
+
+
+def measured_cap(report, arguments, name, **settings):
+    """The cap measured: no size slower than NCCL, whatever the placement."""
+    sizes = ["8", "256", "4K", "16K", "32K", "64K", "128K", "256K", "512K", "1M", "2M", "16M", "64M"]
+    options = ["--modes", "graph", "--sizes", ",".join(sizes), "--places", "out", "--alternate", "--iters", "1",
+               "--graph-calls", "20"]
+    good, document, text = bench(arguments, options, 60, SHUNT_CAP="measure", **settings)
+    line = re.search(r"on, (\w+), cap (\d+) bytes \(measured\)", text)
+    cap = int(line.group(2)) if line else 0
+    rows = summary_up_to(document, cap) if document else []
+    problems = [] if good else ((document or {}).get("failures", [])[:5] or ["failed or not finished"])
+    if not line:
+        problems.append("no cap was measured")
+    for row in rows:
+        if row["ratio"] > LONG:
+            problems.append(f"{row['bytes']} bytes: {row['ratio']:.2f} of NCCL's {row['nccl_us']:.2f}")
+    print(f"{name}: {line.group(0) if line else 'off'}")
+    for row in rows:
+        print(f"{row['bytes']:>10} {row['nccl_us']:>9.2f} {row['shunt_us']:>9.2f} {row['ratio']:>6.2f}"
+              f"  {'shunted' if row['shunted'] else 'forwarded'}")
+    report.case(f"cap measured, {name}", problems, line.group(0) if line else "", text)
+    report.figure(f"bench_measured_{name}", rows)
+
+
 def eager_times(report, arguments):
     """Figures only: what a call costs the calling thread."""
     good, document, text = bench(arguments, ["--modes", "eager", "--sizes", "256,8K,64K,256K",
@@ -129,6 +160,8 @@ def main():
     if not arguments.emulated:
         device_times(report, arguments)
         eager_times(report, arguments)
+        measured_cap(report, arguments, "peer")
+        measured_cap(report, arguments, "host", NCCL_P2P_DISABLE="1")
     everything = ["--types", "all", "--ops", "all", "--modes", "eager", "--sizes", "1e,3e,257e,4K,65537e,1M"]
     some = ["--types", "half,bfloat16,float", "--sizes", ODD_SIZES, "--expect-shunted-up-to", "128K"]
     check(report, arguments, "every type and operation", everything, 90)

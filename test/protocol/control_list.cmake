@@ -25,8 +25,8 @@ shunt_control_fails(host_counter wrong-sum --program replay --shots one)
 
 # The counter advances while threads of the lane have not begun: they take it for the call after.
 shunt_control_edit(no_barrier all_reduce.cuh
-  [[if (device::barrier_or(reason != Stop::kNone) || thread < data_threads) return;]]
-  [[if (reason != Stop::kNone || thread < data_threads) return;]])
+  [[const bool stopped = device::barrier_any(reason != Stop::kNone);]]
+  [[const bool stopped = reason != Stop::kNone;]])
 shunt_add_control(no_barrier)
 shunt_control_fails(no_barrier hang)
 

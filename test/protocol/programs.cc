@@ -65,7 +65,8 @@ void wrap(World& world, const Options&) {
   const auto small = [&] {
     const uint64_t packets =
         (world.slabs().geometry().lanes - 1) * world.slabs().limits().max_threads + 1;
-    return world.draw_call(shunt::DataType::kInt32, packets * 2);
+    return world.draw_call(shunt::DataType::kInt32,
+                           std::min<uint64_t>(packets * 2, world.slabs().cap() / 4));
   };
   const auto calls = [&](uint32_t count, auto&& make) {
     for (uint32_t i = 0; i < count; ++i)

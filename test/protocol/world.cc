@@ -107,11 +107,7 @@ Call World::draw_call(shunt::DataType type, uint64_t count) {
 }
 
 uint32_t World::record(const Call& call) {
-  Recorded recorded{call, rng_.of256(100), {}, {}, slabs_.plan(call), nullptr};
-  const std::string name =
-      kernel_name(call.type, recorded.plan.protocol, variant_of(recorded.plan, call.op),
-                  shunt::peer_batch_for(ranks()));
-  recorded.kernel = shunt::host::find_kernel(name.c_str());
+  Recorded recorded{call, rng_.of256(100), {}, {}, slabs_.plan(call), {}};
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     const uint32_t shifts = options_.aligned ? 1 : 16 / size_of(call.type);
     const bool whole = rng_.of256(100);
@@ -120,6 +116,11 @@ uint32_t World::record(const Call& call) {
     const Buffers& buffers = recorded.buffers.back();
     recorded.params.push_back(slabs_.params(call, rank, buffers.send(), buffers.recv()));
     recorded.params.back().timeout_ns = timeout_ns_;
+    const shunt::Variant variant =
+        variant_of(recorded.plan, call.op, buffers.send(), buffers.recv(), call.bytes());
+    const std::string name = kernel_name(call.type, recorded.plan.protocol, variant,
+                                         shunt::peer_batch_for(ranks()));
+    recorded.kernels.push_back(shunt::host::find_kernel(name.c_str()));
   }
   recorded_.push_back(std::move(recorded));
   return static_cast<uint32_t>(recorded_.size() - 1);
@@ -169,7 +170,7 @@ bool World::next(uint32_t stream, Launch& launch) {
   make_data(step);
   recorded.buffers[rank].prepare(step.inputs[rank]);
   stopped_before_[stream] = slabs_.stop(rank) != static_cast<uint32_t>(Stop::kNone);
-  launch = {recorded.kernel->body, &recorded.params[rank], recorded.plan.lanes,
+  launch = {recorded.kernels[rank]->body, &recorded.params[rank], recorded.plan.lanes,
             block_threads(recorded.params[rank]),
             !stopped_before_[stream]};
   if (launches_[rank]++ == disturbance.at_step && rank == disturbance.victim) begin_disturbance();

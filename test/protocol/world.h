@@ -16,7 +16,7 @@ struct Recorded {
   std::vector<Buffers> buffers;  // of each rank
   std::vector<shunt::AllReduceParams> params;
   shunt::LaunchPlan plan;
-  const shunt::host::HostKernel* kernel;
+  std::vector<const shunt::host::HostKernel*> kernels;  // of each rank: how its buffers lie decides
 };
 
 // One execution of a recorded call by all ranks.
