@@ -1,5 +1,6 @@
 // What the watch makes of the reports of waiting kernels, with a board and a clock of the test's own.
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <memory>
@@ -134,6 +135,7 @@ std::unique_ptr<PeerProcesses> peer_process(pid_t pid) {
   Facts facts[2] = {};
   facts[0].process_nonce = 1;
   facts[1].process_nonce = 2;
+  facts[0].pid_namespace = facts[1].pid_namespace = 1;
   facts[1].pid = pid;
   return std::make_unique<PeerProcesses>(facts, 0u);
 }
@@ -179,6 +181,52 @@ TEST_CASE("a peer that finished and went is no fault") {
           scene.kernel_reports(5);
           scene.wait_for(seconds(100), seconds(1000), 5);
           if (scene.watch.failed()) _exit(1);
+        }).empty());
+}
+
+// A program that has used up its descriptors: no pidfd, and at first not even a look into /proc.
+void without_descriptors(const std::function<void()>& work) {
+  rlimit old{};
+  getrlimit(RLIMIT_NOFILE, &old);
+  const rlimit none{3, old.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  work();
+  setrlimit(RLIMIT_NOFILE, &old);
+}
+
+TEST_CASE("a dead peer is noticed without descriptors") {
+  for (const bool stays : {false, true}) {  // are there none later either?
+    for (const bool reaped : {false, true}) {
+      INFO(stays << reaped);
+      const std::vector<std::string> said = lines([&] {
+        const pid_t pid = start_peer();
+        std::unique_ptr<PeerProcesses> peers;
+        without_descriptors([&] { peers = peer_process(pid); });
+        const auto dead = [&] {
+          bool is = false;
+          if (stays) without_descriptors([&] { is = peers->dead_ranks() != 0; });
+          return stays ? is : peers->dead_ranks() != 0;
+        };
+        if (dead()) _exit(1);
+        end_peer(pid);
+        if (reaped) waitpid(pid, nullptr, 0);
+        if (!dead()) _exit(2);
+      });
+      REQUIRE(said.size() == 1);
+      CHECK(said[0].starts_with("warning: no descriptors for the processes of other ranks"));
+    }
+  }
+}
+
+TEST_CASE("no process is watched where /proc does not tell the pid namespace") {
+  CHECK(lines([] {
+          const pid_t pid = start_peer();
+          end_peer(pid);
+          Facts facts[2] = {};
+          facts[0].process_nonce = 1;
+          facts[1].process_nonce = 2;
+          facts[1].pid = pid;
+          if (PeerProcesses(facts, 0u).dead_ranks() != 0) _exit(1);
         }).empty());
 }
 
