@@ -32,7 +32,7 @@ shunt_add_case(life_cases case_27_killed_and_nobody_aborts 90)
 
 add_library(cases_boot_id SHARED hosts_boot_id.c)
 target_link_libraries(cases_boot_id PRIVATE ${CMAKE_DL_LIBS})
-add_library(cases_set_uid SHARED set_uid.c)
+add_library(cases_set_uid SHARED set_uid.cc)
 target_link_libraries(cases_set_uid PRIVATE ${CMAKE_DL_LIBS})
 shunt_add_case_program(hosts_cases hosts_test.cc)
 target_compile_definitions(hosts_cases PRIVATE CASES_BOOT_ID="$<TARGET_FILE:cases_boot_id>"
