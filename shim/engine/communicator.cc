@@ -1,6 +1,7 @@
 #include "shim/engine/communicator.h"
 
 #include <chrono>
+#include <new>
 #include <thread>
 
 #include "shim/engine/log.h"
@@ -38,6 +39,10 @@ void Communicator::adopt(const Verdict& verdict, std::unique_ptr<SlabSet> set,
   watch_ = std::move(watch);
   if (verdict_.shunt) {
     Watchdog::get().add(watch_);
+    if (verdict_.verify != 0 && rank_ == 0) {
+      log_info("communicator %s: one of %u eager calls is compared with NCCL's result (SHUNT_VERIFY)",
+               key_.c_str(), verdict_.verify);
+    }
     shunting_communicators.fetch_add(1);
   }
   shunting_.store(verdict_.shunt, std::memory_order_release);
@@ -55,7 +60,7 @@ ncclResult_t Communicator::to_nccl(cu::Result result, const char* what) const no
   return ncclUnhandledCudaError;
 }
 
-ncclResult_t Communicator::all_reduce(const AllReduceCall& call) noexcept {
+ncclResult_t Communicator::all_reduce(const AllReduceCall& call, Verifications& due) noexcept {
   if (aborted()) return ncclInvalidUsage;
   if (const ncclResult_t failed = failure(); failed != ncclSuccess) return failed;
   try {
@@ -65,11 +70,21 @@ ncclResult_t Communicator::all_reduce(const AllReduceCall& call) noexcept {
     StreamOrder::Place place;
     cu::Result result = order_.before(call.stream, place);
     if (result != cu::kSuccess) return to_nccl(result, kOrdering);
-    result = launch_all_reduce(*set_, verdict_.limits, call, ++calls_);
+    ++calls_;
+    // Captured calls are captured on all ranks (NCCL's own rule), so all ranks count alike.
+    if (verdict_.verify != 0 && !place.capturing && ++eager_ % verdict_.verify == 0) {
+      due.push_back(
+          std::make_unique<Verification>(*this, call, calls_, verdict_.cap, set_->device()));
+      result = due.back()->keep_input();
+      if (result != cu::kSuccess) return to_nccl(result, "verifying a call");
+    }
+    result = launch_all_reduce(*set_, verdict_.limits, call, calls_);
     if (result != cu::kSuccess) return to_nccl(result, "launching an all-reduce");
     return to_nccl(order_.after(call.stream, place), kOrdering);
   } catch (const cu::Error& error) {
     return to_nccl(error.code, "a shunted call");
+  } catch (const std::bad_alloc&) {
+    return ncclSystemError;
   }
 }
 
@@ -141,7 +156,7 @@ void Communicator::retire() noexcept {
   }
   // Whether it is clean on all ranks is found out when it is offered again. A dirty one is leaked: a
   // peer may still write to it, and replays of old graphs must still find its stop word.
-  const bool again = !aborted() && failure() == ncclSuccess;
+  const bool again = !aborted() && failure() == ncclSuccess && !forwards_.load();
   if (again) {
     SlabPool::get().give(std::move(set_));
   } else {

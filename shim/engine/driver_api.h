@@ -72,6 +72,7 @@ inline constexpr int kFuncAttributeNumRegs = 4;
   X(host_unregister, cuMemHostUnregister, (void*))                                                 \
   X(copy_to_device, cuMemcpyHtoDAsync_v2, (Ptr, const void*, size_t, Stream))                      \
   X(copy_to_host, cuMemcpyDtoHAsync_v2, (void*, Ptr, size_t, Stream))                              \
+  X(copy, cuMemcpyAsync, (Ptr, Ptr, size_t, Stream))                                               \
   X(set32, cuMemsetD32Async, (Ptr, unsigned, size_t, Stream))                                      \
   X(ipc_get, cuIpcGetMemHandle, (IpcHandle*, Ptr))                                                 \
   X(ipc_open, cuIpcOpenMemHandle_v2, (Ptr*, IpcHandle, unsigned))                                  \

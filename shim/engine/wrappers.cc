@@ -62,8 +62,8 @@ ncclResult_t on_call(HookTag<k_ncclAllReduce>, NcclLibrary& library, const void*
                      size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                      cudaStream_t stream) {
   Communicator* communicator = Registry::get().find(library, comm);
-  if (communicator == nullptr || !communicator->shunting() ||
-      !shunts(communicator->verdict(), count, static_cast<int>(type), static_cast<int>(op))) {
+  if (communicator == nullptr ||
+      !communicator->accepts(count, static_cast<int>(type), static_cast<int>(op))) {
     forwarded_calls.fetch_add(1, std::memory_order_relaxed);
     return forward(library, comm, stream, [&] {
       return library.call<k_ncclAllReduce>(send, recv, count, type, op, comm, stream);
@@ -80,7 +80,9 @@ ncclResult_t on_call(HookTag<k_ncclAllReduce>, NcclLibrary& library, const void*
     group.queue(*communicator, call);
     return ncclSuccess;
   }
-  return communicator->all_reduce(call);
+  Verifications due;
+  const ncclResult_t result = communicator->all_reduce(call, due);
+  return due.empty() || result != ncclSuccess ? result : verify(due);
 }
 
 // ---- groups ------------------------------------------------------------------------------------------

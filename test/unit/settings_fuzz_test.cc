@@ -99,6 +99,10 @@ bool is_log_file(const std::string& value) {
 bool is_well_formed(const std::string& name, const std::string& value) {
   if (name == "SHUNT_CAP") return is_cap(value);
   if (name == "SHUNT_TIMEOUT") return is_timeout(value);
+  if (name == "SHUNT_VERIFY") {
+    const bool digits = value.find_first_not_of("0123456789") == std::string::npos;
+    return is_off(value) || (digits && std::stold(value) <= 1e9L);
+  }
   if (name == "SHUNT_NCCL" || name == "SHUNT_PROFILE") return is_path(value);
   if (name == "SHUNT_LOG_FILE") return is_log_file(value);
   if (name == "SHUNT_LOG") return is_off(value) || matches(value, "error|warning|info|debug");
