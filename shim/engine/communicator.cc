@@ -25,10 +25,22 @@ Communicator::Communicator(NcclLibrary& library, ncclComm_t handle, std::string 
   }
 }
 
-Communicator::~Communicator() { retire(); }
+Communicator::~Communicator() {
+  retire();
+  if (!opened_) return;
+  try {
+    // Whoever lets go of it last has any context current, or none, and may be capturing.
+    cu::RelaxedCaptureScope relaxed;
+    cu::ContextScope current(gpu_device(device_).context);
+    order_.close();
+  } catch (const cu::Error& error) {
+    log_debug("communicator %s: its events: %s", key_.c_str(), error.what());
+  }
+}
 
 void Communicator::open() {
   cu::ContextScope current(gpu_device(device_).context);
+  opened_ = true;
   order_.open();
 }
 

@@ -92,6 +92,7 @@ class Communicator {
   std::unique_ptr<SlabSet> set_;
   std::shared_ptr<Watch> watch_;
   StreamOrder order_;
+  bool opened_ = false;
   uint32_t calls_ = 0;   // recorded so far
   uint32_t eager_ = 0;   // not captured ones; counted only where some are verified
 };

@@ -3,8 +3,11 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <mutex>
 
+#include "shim/engine/fork_safe.h"
 #include "shim/engine/log.h"
 
 namespace shunt {
@@ -34,8 +37,13 @@ Settings read() {
 }  // namespace
 
 const Settings& process_settings() {
-  static const auto& settings = *new Settings(read());
-  return settings;
+  static constinit std::atomic<const Settings*> known = nullptr;
+  static constinit ForkSafeMutex mutex;
+  if (const Settings* settings = known.load(std::memory_order_acquire)) return *settings;
+  std::lock_guard lock(mutex);
+  const Settings* settings = known.load(std::memory_order_acquire);
+  if (settings == nullptr) known.store(settings = new Settings(read()), std::memory_order_release);
+  return *settings;
 }
 
 bool p2p_disabled_now() {
