@@ -27,11 +27,15 @@ Communicator::Communicator(NcclLibrary& library, ncclComm_t handle, std::string 
 
 Communicator::~Communicator() {
   retire();
-  if (!opened_) return;
+  if (opened_on_ == nullptr) return;
+  if (!context_lives(*opened_on_)) {
+    order_.forget();
+    return;
+  }
   try {
     // Whoever lets go of it last has any context current, or none, and may be capturing.
     cu::RelaxedCaptureScope relaxed;
-    cu::ContextScope current(gpu_device(device_).context);
+    cu::ContextScope current(opened_on_->context);
     order_.close();
   } catch (const cu::Error& error) {
     log_debug("communicator %s: its events: %s", key_.c_str(), error.what());
@@ -39,8 +43,8 @@ Communicator::~Communicator() {
 }
 
 void Communicator::open() {
-  cu::ContextScope current(gpu_device(device_).context);
-  opened_ = true;
+  opened_on_ = &gpu_device(device_);
+  cu::ContextScope current(opened_on_->context);
   order_.open();
 }
 
@@ -72,12 +76,20 @@ ncclResult_t Communicator::to_nccl(cu::Result result, const char* what) const no
   return ncclUnhandledCudaError;
 }
 
+bool Communicator::lost() noexcept {
+  if (lost_ || context_lives(*opened_on_)) return lost_;
+  lost_ = true;
+  log_error("communicator %s: the context of its GPU was reset (cudaDeviceReset?): its calls fail", key_.c_str());
+  return true;
+}
+
 ncclResult_t Communicator::all_reduce(const AllReduceCall& call, Verifications& due) noexcept {
   if (aborted()) return ncclInvalidUsage;
   if (const ncclResult_t failed = failure(); failed != ncclSuccess) return failed;
   try {
     std::lock_guard lock(mutex_);
     if (retired()) return ncclInvalidUsage;
+    if (lost()) return ncclUnhandledCudaError;
     cu::ContextScope current(set_->device().context);
     StreamOrder::Place place;
     cu::Result result = order_.before(call.stream, place);
@@ -106,6 +118,7 @@ ncclResult_t Communicator::before_forwarded(cu::Stream stream, StreamOrder::Plac
   try {
     std::lock_guard lock(mutex_);
     if (retired()) return ncclInvalidUsage;
+    if (lost()) return ncclUnhandledCudaError;
     cu::ContextScope current(set_->device().context);
     return to_nccl(order_.before(stream, place), kOrdering);
   } catch (const cu::Error& error) {
@@ -119,6 +132,7 @@ ncclResult_t Communicator::after_forwarded(cu::Stream stream,
   try {
     std::lock_guard lock(mutex_);
     if (retired()) return ncclInvalidUsage;
+    if (lost()) return ncclUnhandledCudaError;
     cu::ContextScope current(set_->device().context);
     return to_nccl(order_.after(stream, place), kOrdering);
   } catch (const cu::Error& error) {
@@ -142,14 +156,14 @@ void Communicator::abort() noexcept {
   if (watch_ != nullptr) watch_->order(HostOrder::kAbort);
   // Replays come without us and look at the order only once they wait: those that come after an abort that
   // met no waiting kernel must find the stop word too.
-  if (set_ != nullptr) set_->stop();
+  if (set_ != nullptr && context_lives(*opened_on_)) set_->stop();
 }
 
 void Communicator::drain() noexcept {
-  if (!shunting()) return;
+  if (!shunting() || !context_lives(*opened_on_)) return;
   try {
     cu::RelaxedCaptureScope relaxed;
-    cu::ContextScope current(gpu_device(device_).context);
+    cu::ContextScope current(opened_on_->context);
     while (!aborted() && failure() == ncclSuccess && order_.poll() == cu::kNotReady) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
@@ -168,7 +182,8 @@ void Communicator::retire() noexcept {
   }
   // Whether it is clean on all ranks is found out when it is offered again. A dirty one is leaked: a
   // peer may still write to it, and replays of old graphs must still find its stop word.
-  const bool again = !aborted() && failure() == ncclSuccess && !forwards_.load();
+  const bool again = !aborted() && failure() == ncclSuccess && !forwards_.load() &&
+                     context_lives(*opened_on_);
   if (again) {
     SlabPool::get().give(std::move(set_));
   } else {

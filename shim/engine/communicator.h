@@ -72,6 +72,8 @@ class Communicator {
  private:
   // Destroyed or aborted, while this call was on its way (mutex_ is held).
   bool retired() const { return set_ == nullptr || aborted(); }
+  // Its context was reset, with all that this communicator has there (mutex_ is held). Said once.
+  bool lost() noexcept;
   // What the caller gets; logs an error. `what`: was being done.
   ncclResult_t to_nccl(cu::Result result, const char* what) const noexcept;
 
@@ -92,7 +94,8 @@ class Communicator {
   std::unique_ptr<SlabSet> set_;
   std::shared_ptr<Watch> watch_;
   StreamOrder order_;
-  bool opened_ = false;
+  const GpuDevice* opened_on_ = nullptr;
+  bool lost_ = false;
   uint32_t calls_ = 0;   // recorded so far
   uint32_t eager_ = 0;   // not captured ones; counted only where some are verified
 };

@@ -106,6 +106,7 @@ struct Api {
   SHUNT_DRIVER_FUNCTIONS(SHUNT_DRIVER_MEMBER)
 #undef SHUNT_DRIVER_MEMBER
   // Optional: of CUDA 12.0.
+  Result (*context_id)(Context, unsigned long long*) = nullptr;
   Result (*stream_id)(Stream, unsigned long long*) = nullptr;
 };
 
@@ -114,6 +115,7 @@ struct Names {
 #define SHUNT_DRIVER_NAME(member, symbol, args) static constexpr const char* member = #symbol;
   SHUNT_DRIVER_FUNCTIONS(SHUNT_DRIVER_NAME)
 #undef SHUNT_DRIVER_NAME
+  static constexpr const char* context_id = "cuCtxGetId";
 };
 
 // The driver; throws Error where it is missing or lacks a function. Never initialises CUDA.

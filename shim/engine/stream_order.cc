@@ -11,6 +11,11 @@ void StreamOrder::close() noexcept {
   for (Last& last : captured_) destroy(last);
 }
 
+void StreamOrder::forget() noexcept {
+  eager_ = {};
+  for (Last& last : captured_) last = {};
+}
+
 cu::Result StreamOrder::locate(cu::Stream stream, Place& place) const {
   int status = cu::kCaptureNone;
   cu::Result result =

@@ -20,6 +20,7 @@ class StreamOrder {
   // which may be captured.
   void open();
   void close() noexcept;  // the context of the communicator must be current; again: no effect
+  void forget() noexcept;  // its context has gone, and the events with it
 
   // Eager calls and each capture have their own order: an event of one may not be waited for in another.
   struct Place {
