@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "shim/engine/log.h"
+#include "shim/engine/process_settings.h"
 
 namespace shunt {
 namespace {
@@ -54,7 +55,9 @@ void Communicator::adopt(const Verdict& verdict, std::unique_ptr<SlabSet> set,
   set_ = std::move(set);
   watch_ = std::move(watch);
   if (verdict_.shunt) {
+    watch_->keep_calls(ring_);
     Watchdog::get().add(watch_);
+    Watchdog::get().dump_on(process_settings().dump_signal);
     if (verdict_.verify != 0 && rank_ == 0) {
       log_info("communicator %s: one of %u eager calls is compared with NCCL's result (SHUNT_VERIFY)",
                key_.c_str(), verdict_.verify);

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "shim/engine/call_ring.h"
 #include "shim/engine/launch.h"
 #include "shim/engine/nccl_library.h"
 #include "shim/engine/stream_order.h"
@@ -44,6 +45,10 @@ class Communicator {
   // Law 1, and what the ranks have agreed on since.
   bool accepts(size_t count, int type, int op) const {
     return shunting() && !forwards_.load(std::memory_order_relaxed) && shunts(verdict_, count, type, op);
+  }
+  // Each all-reduce, in the order of the calls.
+  void note_all_reduce(uint64_t bytes, int type, int op, bool shunted) noexcept {
+    ring_->add(bytes, type, op, shunted);
   }
   // Once all ranks know that a verified call was wrong. Replays go on; the order of operations is still kept.
   void forward_from_now_on() { forwards_.store(true, std::memory_order_relaxed); }
@@ -93,6 +98,7 @@ class Communicator {
   Verdict verdict_;
   std::unique_ptr<SlabSet> set_;
   std::shared_ptr<Watch> watch_;
+  const std::shared_ptr<CallRing> ring_ = std::make_shared<CallRing>();
   StreamOrder order_;
   const GpuDevice* opened_on_ = nullptr;
   bool lost_ = false;

@@ -31,6 +31,7 @@ struct Settings {
   std::string log_file;                   // for log_configure; empty: stderr
   std::optional<double> timeout_seconds;  // a longer wait traps; unset: waits for ever
   uint32_t verify = 0;  // one of so many eager calls is compared with NCCL's result; 0: none
+  int dump_signal = 0;  // has the last calls logged; 0: none
   bool dlsym = true;
   std::string nccl;     // empty: found in the process
   std::string profile;  // for the tuner plugin, which reads it itself (plugin/profile_place.h)

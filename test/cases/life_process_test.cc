@@ -47,6 +47,46 @@ TEST_CASE("case_10_forked_while_the_engine_is_busy") {
   }
 }
 
+namespace {
+enum Flag { kCalled, kDumped };
+}  // namespace
+
+// One rank is a call behind, as in a job that hangs.
+TEST_CASE("job: dump", "[.]") {
+  const Rank rank;
+  const ncclComm_t comm = rank.connect();
+  const Stream stream;
+  for (size_t count : {1000, 20000, 40000}) ENSURE(all_reduce_once(rank, comm, stream, count, 1) == 0);
+  const Memory memory(4096);
+  const auto call = [&] {
+    NCCL(ncclAllReduce(memory.at(), memory.at(), 64, ncclFloat32, ncclMax, comm, stream));
+  };
+  if (rank.rank == 0) call();
+  rank.barrier();
+  rank.set(kCalled);
+  rank.wait_for(kDumped, 1, 40);
+  if (rank.rank == 1) call();
+  stream.wait();
+  done(rank, {comm});
+}
+
+TEST_CASE("case_29_dump_by_signal") {
+  const auto dumps = [](const std::string& text) { return count_of(text, " all-reduces, the last ones: "); };
+  TemporaryFile log0("case-29-dump-0"), log1("case-29-dump-1");
+  Job job("dump", {.environment = {{"SHUNT_DUMP_SIGNAL", "USR2"}}, .of_rank = [&](int rank) {
+                     return Environment{{"SHUNT_LOG_FILE", rank == 0 ? log0.path() : log1.path()}};
+                   }});
+  wait_until([&] { return job.shared().flags[kCalled].load() != 0; }, "the calls", 40);
+  for (int rank = 0; rank < 2; ++rank) job.signal(rank, SIGUSR2);
+  wait_until([&] { return dumps(read_file(log0.path())) + dumps(read_file(log1.path())) == 2; }, "dumps", 20);
+  job.shared().flags[kDumped].store(1);
+  CHECK(job.trouble(40) == "");
+  const std::string same = "1: 4000 float sum shunted as 1, 2: 80000 float sum shunted as 2, 3: 160000 float sum forwarded";
+  CHECK(count_of(read_file(log0.path()),
+                 "rank 0: 4 all-reduces, the last ones: " + same + ", 4: 256 float max shunted as 3\n") == 1);
+  CHECK(count_of(read_file(log1.path()), "rank 1: 3 all-reduces, the last ones: " + same + "\n") == 1);
+}
+
 // More of them than the library remembers once they are gone; the program has no context current.
 TEST_CASE("job: without a context", "[.]") {
   const Rank rank;

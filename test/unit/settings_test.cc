@@ -1,6 +1,7 @@
 #include "shim/engine/settings.h"
 
 #include <cmath>
+#include <csignal>
 #include <map>
 #include <string>
 
@@ -62,6 +63,7 @@ TEST_CASE("0, off, false, no and empty mean off for every variable") {
     CHECK(accepted("SHUNT_LOG_FILE", value).log_file == "");
     CHECK(accepted("SHUNT_TIMEOUT", value).timeout_seconds == std::nullopt);
     CHECK(accepted("SHUNT_VERIFY", value).verify == 0);
+    CHECK(accepted("SHUNT_DUMP_SIGNAL", value).dump_signal == 0);
     CHECK_FALSE(accepted("SHUNT_DLSYM", value).dlsym);
     CHECK(accepted("SHUNT_NCCL", value).nccl == "");
     CHECK_FALSE(accepted("SHUNT_STATS", value).stats);
@@ -153,6 +155,17 @@ TEST_CASE("SHUNT_LOG_FILE and SHUNT_NCCL are paths") {
     refused(name, "\x7f");
     refused(name, std::string(4096, 'a'));
     accepted(name, std::string(4095, 'a'));
+  }
+}
+
+TEST_CASE("SHUNT_DUMP_SIGNAL takes signals that end nothing else") {
+  CHECK(accepted("SHUNT_DUMP_SIGNAL", "USR1").dump_signal == SIGUSR1);
+  CHECK(accepted("SHUNT_DUMP_SIGNAL", "sigusr2").dump_signal == SIGUSR2);
+  CHECK(accepted("SHUNT_DUMP_SIGNAL", "HUP").dump_signal == SIGHUP);
+  CHECK(accepted("SHUNT_DUMP_SIGNAL", "34").dump_signal == 34);
+  CHECK(accepted("SHUNT_DUMP_SIGNAL", "64").dump_signal == 64);
+  for (const std::string text : {"KILL", "SEGV", "9", "10", "33", "65", "on", "-34", "SIG34"}) {
+    refused("SHUNT_DUMP_SIGNAL", text);
   }
 }
 

@@ -78,6 +78,65 @@ TEST_CASE("a wait is reported however seldom the kernel says so") {
   CHECK(lines([] { Scene(10).wait_for(seconds(13), seconds(3), 5); }).size() == 1);
 }
 
+TEST_CASE("the last calls stand beside a report") {
+  const std::vector<std::string> said = lines([] {
+    Scene scene;
+    const auto calls = std::make_shared<CallRing>();
+    scene.watch.keep_calls(calls);
+    calls->add(4096, 7, 0, true);
+    calls->add(1 << 20, 7, 0, false);
+    scene.wait_for(seconds(300), milliseconds(50), 5);
+  });
+  CHECK(said == std::vector<std::string>{
+                    kLine,
+                    "error: communicator c: rank 0: 2 all-reduces, the last ones: 1: 4096 float sum "
+                    "shunted as 1, 2: 1048576 float sum forwarded"});
+}
+
+TEST_CASE("a signal has the last calls logged, unless the program wants it") {
+  for (const bool own : {false, true}) {
+    const std::vector<std::string> said = lines([&] {
+      if (own) signal(SIGUSR1, [](int) {});
+      auto board = std::make_unique<HostBoard>();
+      const auto watch = std::make_shared<Watch>("c", board.get(), 3, std::make_unique<PeerProcesses>(),
+                                                 std::nullopt);
+      watch->keep_calls(std::make_shared<CallRing>());
+      log_configure(LogLevel::warning, "");
+      Watchdog::get().dump_on(SIGUSR1);
+      Watchdog::get().add(watch);
+      raise(SIGUSR1);
+      std::this_thread::sleep_for(milliseconds(300));
+      Watchdog::get().remove(watch.get());
+      while (watch.use_count() > 1) std::this_thread::yield();
+    });
+    REQUIRE(said.size() == 1);
+    CHECK(said[0] == (own ? "warning: signal 10 is handled by the program or ignored: it does not show the "
+                            "last calls"
+                          : "error: communicator c: rank 3: 0 all-reduces, the last ones: "));
+  }
+}
+
+// Its mask: a program's signals are handled in the program's threads.
+TEST_CASE("the background thread takes no signals") {
+  CHECK(lines([] {
+          auto board = std::make_unique<HostBoard>();
+          const auto watch = std::make_shared<Watch>("c", board.get(), 0, std::make_unique<PeerProcesses>(),
+                                                     std::nullopt);
+          Watchdog::get().add(watch);
+          sigset_t usual, mine;
+          pthread_sigmask(SIG_BLOCK, nullptr, &usual);
+          if (sigismember(&usual, SIGUSR2) != 0) _exit(1);
+          // Only that thread could take it.
+          sigemptyset(&mine);
+          sigaddset(&mine, SIGUSR2);
+          pthread_sigmask(SIG_BLOCK, &mine, nullptr);
+          kill(getpid(), SIGUSR2);
+          std::this_thread::sleep_for(milliseconds(100));
+          sigpending(&usual);
+          if (sigismember(&usual, SIGUSR2) != 1) _exit(2);
+        }).empty());
+}
+
 TEST_CASE("waits that end are not reported") {
   CHECK(lines([] {
           Scene scene;
