@@ -7,6 +7,7 @@
 
 #include "shim/engine/communicator.h"
 #include "shim/engine/log.h"
+#include "shim/engine/settings.h"
 
 namespace shunt {
 namespace {
@@ -136,13 +137,21 @@ void Verifier::get_shared(size_t bytes) const {
 }
 
 void Verifier::wait() const {
-  each([](const Verification& one) {
+  const auto start = Clock::now();
+  bool reported = false;
+  each([&](const Verification& one) {
     for (uint32_t turn = 0;; ++turn) {
       const cu::Result result = cu::api().stream_query(one.call_.stream);
       if (result == cu::kSuccess) return;
       if (result != cu::kNotReady) cu::check(result, cu::Names::stream_query);
       if (one.communicator_.aborted()) throw Stopped{ncclInvalidUsage};
       check_nccl(one.communicator_.failure());
+      if (!reported && Clock::now() - start > std::chrono::duration<double>(kReportSeconds)) {
+        reported = true;
+        log_warning("communicator %s: rank %d still waits for the other ranks to verify call %u; do all ranks "
+                    "group and capture the same calls?",
+                    one.communicator_.key().c_str(), one.communicator_.rank(), one.number_);
+      }
       std::this_thread::sleep_for(std::chrono::microseconds(turn < 2000 ? 10 : 1000));
     }
   });

@@ -84,6 +84,30 @@ TEST_CASE("job: captured", "[.]") {
   NCCL(ncclCommDestroy(comm));
 }
 
+// The other rank never calls: whoever waits for it in the call is freed by an abort.
+TEST_CASE("job: aborted", "[.]") {
+  const Rank rank;
+  const ncclComm_t comm = rank.connect();
+  const Stream stream;
+  Exchange exchange(4096);
+  exchange.run(1, rank.rank, rank.ranks, comm, stream);
+  if (rank.rank == 0) {
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      NCCL(ncclCommAbort(comm));
+    });
+    exchange.fill(2, 0, stream);
+    const Memory memory(4096);
+    const ncclResult_t result =
+        ncclAllReduce(memory.at(), memory.at(), 1024, ncclFloat32, ncclSum, comm, stream);
+    std::printf("result %d\n", result);
+    std::fflush(stdout);
+    other.join();
+  }
+  rank.barrier();
+  std::_Exit(0);
+}
+
 namespace {
 
 Environment verified(const std::string& calls, Environment more = {}) {
@@ -152,4 +176,11 @@ TEST_CASE("case_06_captured_calls_are_not_verified") {
   CHECK(lines_of(job.output(), "debug", {kSame}).size() == 2 * 20);
   CHECK(lines_of(job.output(), "error").empty());
   CHECK(count_of(read_file(trace.path()), "capture=1") == 0);
+}
+
+TEST_CASE("case_06_abort_ends_a_verification") {
+  Job job("aborted", {.environment = verified("1")});
+  CHECK(job.trouble(40) == "");
+  INFO(job.output());
+  CHECK(count_of(job.output(), "result 5\n") == 1);  // ncclInvalidUsage, as of every call after an abort
 }
