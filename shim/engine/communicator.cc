@@ -100,6 +100,7 @@ ncclResult_t Communicator::all_reduce(const AllReduceCall& call, Verifications& 
     ++calls_;
     // Captured calls are captured on all ranks (NCCL's own rule), so all ranks count alike.
     if (verdict_.verify != 0 && !place.capturing && ++eager_ % verdict_.verify == 0) {
+      cu::RelaxedCaptureScope relaxed;  // memory is allocated; another thread may be capturing
       due.push_back(
           std::make_unique<Verification>(*this, call, calls_, verdict_.cap, set_->device()));
       result = due.back()->keep_input();
