@@ -118,3 +118,49 @@ TEST_CASE("case_29_destroyed_without_a_context") {
   CHECK(inside >= 4 * 5);
   CHECK(outside == 0);
 }
+
+// cudaDeviceReset under a live communicator; then a new life.
+TEST_CASE("job: reset", "[.]") {
+  const Rank rank;
+  const ncclComm_t comm = rank.connect(0);
+  {
+    const Stream stream;
+    ENSURE(all_reduce_once(rank, comm, stream, 1000, 1) == 0);
+  }
+  const ncclComm_t idle = rank.connect(1);  // its set goes back to the pool
+  NCCL(ncclCommDestroy(idle));
+  rank.barrier();
+  CU(cuDevicePrimaryCtxReset(rank.rank));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // kernels are still watched
+  const auto results = [&] {
+    CUcontext context = nullptr;
+    CU(cuDevicePrimaryCtxRetain(&context, rank.rank));
+    CU(cuCtxSetCurrent(context));
+    const Stream stream;
+    const Memory memory(4096);
+    for (int call = 0; call < 3; ++call) {
+      const ncclResult_t result =
+          ncclAllReduce(memory.at(), memory.at(), 1024, ncclFloat32, ncclSum, comm, stream);
+      std::printf("result %d\n", result);
+    }
+    std::fflush(stdout);
+  };
+  results();
+  const ncclComm_t fresh = rank.connect(2);
+  const Stream stream;
+  ENSURE(all_reduce_once(rank, fresh, stream, 1000, 2) == 0);
+  std::puts("fresh");
+  std::fflush(stdout);
+  rank.barrier();
+  std::_Exit(0);  // NCCL's own state of the first one went with the context
+}
+
+TEST_CASE("case_29_reset_under_a_communicator") {
+  Job job("reset", {.environment = {{"SHUNT_STATS", "0"}}});
+  CHECK(job.trouble(60) == "");
+  INFO(job.output());
+  CHECK(count_of(job.output(), "result 1\n") == 2 * 3);  // ncclUnhandledCudaError
+  CHECK(count_of(job.output(), "fresh\n") == 2);
+  CHECK(lines_of(job.output(), "error", {"was reset"}).size() == 2);
+  CHECK(lines_of(job.output(), "info", {"on, push"}).size() == 3);
+}
