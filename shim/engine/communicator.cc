@@ -1,9 +1,11 @@
 #include "shim/engine/communicator.h"
 
 #include <chrono>
+#include <new>
 #include <thread>
 
 #include "shim/engine/log.h"
+#include "shim/engine/process_settings.h"
 
 namespace shunt {
 namespace {
@@ -24,10 +26,26 @@ Communicator::Communicator(NcclLibrary& library, ncclComm_t handle, std::string 
   }
 }
 
-Communicator::~Communicator() { retire(); }
+Communicator::~Communicator() {
+  retire();
+  if (opened_on_ == nullptr) return;
+  if (!context_lives(*opened_on_)) {
+    order_.forget();
+    return;
+  }
+  try {
+    // Whoever lets go of it last has any context current, or none, and may be capturing.
+    cu::RelaxedCaptureScope relaxed;
+    cu::ContextScope current(opened_on_->context);
+    order_.close();
+  } catch (const cu::Error& error) {
+    log_debug("communicator %s: its events: %s", key_.c_str(), error.what());
+  }
+}
 
 void Communicator::open() {
-  cu::ContextScope current(gpu_device(device_).context);
+  opened_on_ = &gpu_device(device_);
+  cu::ContextScope current(opened_on_->context);
   order_.open();
 }
 
@@ -37,7 +55,13 @@ void Communicator::adopt(const Verdict& verdict, std::unique_ptr<SlabSet> set,
   set_ = std::move(set);
   watch_ = std::move(watch);
   if (verdict_.shunt) {
+    watch_->keep_calls(ring_);
     Watchdog::get().add(watch_);
+    Watchdog::get().dump_on(process_settings().dump_signal);
+    if (verdict_.verify != 0 && rank_ == 0) {
+      log_info("communicator %s: one of %u eager calls is compared with NCCL's result (SHUNT_VERIFY)",
+               key_.c_str(), verdict_.verify);
+    }
     shunting_communicators.fetch_add(1);
   }
   shunting_.store(verdict_.shunt, std::memory_order_release);
@@ -55,21 +79,40 @@ ncclResult_t Communicator::to_nccl(cu::Result result, const char* what) const no
   return ncclUnhandledCudaError;
 }
 
-ncclResult_t Communicator::all_reduce(const AllReduceCall& call) noexcept {
+bool Communicator::lost() noexcept {
+  if (lost_ || context_lives(*opened_on_)) return lost_;
+  lost_ = true;
+  log_error("communicator %s: the context of its GPU was reset (cudaDeviceReset?): its calls fail", key_.c_str());
+  return true;
+}
+
+ncclResult_t Communicator::all_reduce(const AllReduceCall& call, Verifications& due) noexcept {
   if (aborted()) return ncclInvalidUsage;
   if (const ncclResult_t failed = failure(); failed != ncclSuccess) return failed;
   try {
     std::lock_guard lock(mutex_);
     if (retired()) return ncclInvalidUsage;
+    if (lost()) return ncclUnhandledCudaError;
     cu::ContextScope current(set_->device().context);
     StreamOrder::Place place;
     cu::Result result = order_.before(call.stream, place);
     if (result != cu::kSuccess) return to_nccl(result, kOrdering);
-    result = launch_all_reduce(*set_, verdict_.limits, call, ++calls_);
+    ++calls_;
+    // Captured calls are captured on all ranks (NCCL's own rule), so all ranks count alike.
+    if (verdict_.verify != 0 && !place.capturing && ++eager_ % verdict_.verify == 0) {
+      cu::RelaxedCaptureScope relaxed;  // memory is allocated; another thread may be capturing
+      due.push_back(
+          std::make_unique<Verification>(*this, call, calls_, verdict_.cap, set_->device()));
+      result = due.back()->keep_input();
+      if (result != cu::kSuccess) return to_nccl(result, "verifying a call");
+    }
+    result = launch_all_reduce(*set_, verdict_.limits, call, calls_);
     if (result != cu::kSuccess) return to_nccl(result, "launching an all-reduce");
     return to_nccl(order_.after(call.stream, place), kOrdering);
   } catch (const cu::Error& error) {
     return to_nccl(error.code, "a shunted call");
+  } catch (const std::bad_alloc&) {
+    return ncclSystemError;
   }
 }
 
@@ -79,6 +122,7 @@ ncclResult_t Communicator::before_forwarded(cu::Stream stream, StreamOrder::Plac
   try {
     std::lock_guard lock(mutex_);
     if (retired()) return ncclInvalidUsage;
+    if (lost()) return ncclUnhandledCudaError;
     cu::ContextScope current(set_->device().context);
     return to_nccl(order_.before(stream, place), kOrdering);
   } catch (const cu::Error& error) {
@@ -92,6 +136,7 @@ ncclResult_t Communicator::after_forwarded(cu::Stream stream,
   try {
     std::lock_guard lock(mutex_);
     if (retired()) return ncclInvalidUsage;
+    if (lost()) return ncclUnhandledCudaError;
     cu::ContextScope current(set_->device().context);
     return to_nccl(order_.after(stream, place), kOrdering);
   } catch (const cu::Error& error) {
@@ -115,14 +160,14 @@ void Communicator::abort() noexcept {
   if (watch_ != nullptr) watch_->order(HostOrder::kAbort);
   // Replays come without us and look at the order only once they wait: those that come after an abort that
   // met no waiting kernel must find the stop word too.
-  if (set_ != nullptr) set_->stop();
+  if (set_ != nullptr && context_lives(*opened_on_)) set_->stop();
 }
 
 void Communicator::drain() noexcept {
-  if (!shunting()) return;
+  if (!shunting() || !context_lives(*opened_on_)) return;
   try {
     cu::RelaxedCaptureScope relaxed;
-    cu::ContextScope current(gpu_device(device_).context);
+    cu::ContextScope current(opened_on_->context);
     while (!aborted() && failure() == ncclSuccess && order_.poll() == cu::kNotReady) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
@@ -141,7 +186,8 @@ void Communicator::retire() noexcept {
   }
   // Whether it is clean on all ranks is found out when it is offered again. A dirty one is leaked: a
   // peer may still write to it, and replays of old graphs must still find its stop word.
-  const bool again = !aborted() && failure() == ncclSuccess;
+  const bool again = !aborted() && failure() == ncclSuccess && !forwards_.load() &&
+                     context_lives(*opened_on_);
   if (again) {
     SlabPool::get().give(std::move(set_));
   } else {

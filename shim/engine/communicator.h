@@ -6,10 +6,12 @@
 #include <mutex>
 #include <string>
 
+#include "shim/engine/call_ring.h"
 #include "shim/engine/launch.h"
 #include "shim/engine/nccl_library.h"
 #include "shim/engine/stream_order.h"
 #include "shim/engine/verdict.h"
+#include "shim/engine/verify.h"
 #include "shim/engine/watch.h"
 
 namespace shunt {
@@ -40,12 +42,23 @@ class Communicator {
   void adopt(const Verdict& verdict, std::unique_ptr<SlabSet> set, std::shared_ptr<Watch> watch);
   bool shunting() const { return shunting_.load(std::memory_order_acquire); }
   const Verdict& verdict() const { return verdict_; }
+  // Law 1, and what the ranks have agreed on since.
+  bool accepts(size_t count, int type, int op) const {
+    return shunting() && !forwards_.load(std::memory_order_relaxed) && shunts(verdict_, count, type, op);
+  }
+  // Each all-reduce, in the order of the calls.
+  void note_all_reduce(uint64_t bytes, int type, int op, bool shunted) noexcept {
+    ring_->add(bytes, type, op, shunted);
+  }
+  // Once all ranks know that a verified call was wrong. Replays go on; the order of operations is still kept.
+  void forward_from_now_on() { forwards_.store(true, std::memory_order_relaxed); }
   // ncclRemoteError once an operation ended otherwise than by data, else ncclSuccess.
   ncclResult_t failure() const;
   bool aborted() const { return aborted_.load(std::memory_order_acquire); }
 
-  // Enqueues a call that shunts() accepted.
-  ncclResult_t all_reduce(const AllReduceCall& call) noexcept;
+  // Enqueues a call that was accepted. What is to be verified comes into `due`, for verify() once no group is
+  // open.
+  ncclResult_t all_reduce(const AllReduceCall& call, Verifications& due) noexcept;
   // Stream order around an operation that NCCL enqueues; no effect unless the communicator shunts.
   ncclResult_t before_forwarded(cu::Stream stream, StreamOrder::Place& place) noexcept;
   ncclResult_t after_forwarded(cu::Stream stream, const StreamOrder::Place& place) noexcept;
@@ -64,6 +77,8 @@ class Communicator {
  private:
   // Destroyed or aborted, while this call was on its way (mutex_ is held).
   bool retired() const { return set_ == nullptr || aborted(); }
+  // Its context was reset, with all that this communicator has there (mutex_ is held). Said once.
+  bool lost() noexcept;
   // What the caller gets; logs an error. `what`: was being done.
   ncclResult_t to_nccl(cu::Result result, const char* what) const noexcept;
 
@@ -79,11 +94,16 @@ class Communicator {
   std::mutex mutex_;  // never held while waiting for a peer
   std::atomic<bool> shunting_{false};
   std::atomic<bool> aborted_{false};
+  std::atomic<bool> forwards_{false};
   Verdict verdict_;
   std::unique_ptr<SlabSet> set_;
   std::shared_ptr<Watch> watch_;
+  const std::shared_ptr<CallRing> ring_ = std::make_shared<CallRing>();
   StreamOrder order_;
-  uint32_t calls_ = 0;  // recorded so far
+  const GpuDevice* opened_on_ = nullptr;
+  bool lost_ = false;
+  uint32_t calls_ = 0;   // recorded so far
+  uint32_t eager_ = 0;   // not captured ones; counted only where some are verified
 };
 
 }  // namespace shunt

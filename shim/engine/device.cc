@@ -49,6 +49,7 @@ std::unique_ptr<GpuDevice> open_device(cu::Device ordinal) {
   auto device = std::make_unique<GpuDevice>();
   device->ordinal = ordinal;
   SHUNT_CU(primary_retain, &device->context, ordinal);
+  if (cu::api().context_id != nullptr) SHUNT_CU(context_id, device->context, &device->context_id);
   SHUNT_CU(device_uuid, &device->uuid, ordinal);
   device->compute_major = attribute(ordinal, cu::kAttributeComputeCapabilityMajor);
   device->compute_minor = attribute(ordinal, cu::kAttributeComputeCapabilityMinor);
@@ -121,9 +122,16 @@ std::string uuid_text(const unsigned char (&u)[16]) {
 
 }  // namespace
 
+bool context_lives(const GpuDevice& device) noexcept {
+  if (cu::api().context_id == nullptr) return true;
+  unsigned long long id = 0;
+  return cu::api().context_id(device.context, &id) == cu::kSuccess && id == device.context_id;
+}
+
 const GpuDevice& gpu_device(cu::Device ordinal) {
   std::lock_guard lock(mutex);
   auto& device = devices()[ordinal];
+  if (device != nullptr && !context_lives(*device)) (void)device.release();  // some still name it
   if (device == nullptr) device = open_device(ordinal);
   return *device;
 }

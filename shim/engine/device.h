@@ -11,6 +11,7 @@ namespace shunt {
 struct GpuDevice {
   cu::Device ordinal = 0;
   cu::Context context = nullptr;  // the primary context; retained for the life of the process
+  unsigned long long context_id = 0;
   cu::Uuid uuid{};
   int compute_major = 0;
   int compute_minor = 0;
@@ -22,7 +23,12 @@ struct GpuDevice {
   cu::Function hold = nullptr;
 };
 
-// Made when first asked for, without kernels; throws cu::Error. Thread-safe.
+// False once its context was reset (cudaDeviceReset, whatever others have retained): with it went memory, events
+// and kernels, and the handles of them may crash the driver. Drivers before CUDA 12 do not tell.
+bool context_lives(const GpuDevice& device) noexcept;
+
+// Made when first asked for, without kernels, and anew after a reset; the old one stays. Throws cu::Error.
+// Thread-safe.
 const GpuDevice& gpu_device(cu::Device ordinal);
 // Loads the kernels, once for each device; throws cu::Error ("no kernel image" included). Thread-safe.
 void load_kernels(const GpuDevice& device);

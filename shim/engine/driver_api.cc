@@ -31,6 +31,7 @@ Loaded load() {
   }
   SHUNT_DRIVER_FUNCTIONS(SHUNT_DRIVER_FIND)
 #undef SHUNT_DRIVER_FIND
+  find(library, "cuCtxGetId", loaded.api.context_id);
   find(library, "cuStreamGetId", loaded.api.stream_id);
   return loaded;
 }

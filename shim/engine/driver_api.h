@@ -72,6 +72,7 @@ inline constexpr int kFuncAttributeNumRegs = 4;
   X(host_unregister, cuMemHostUnregister, (void*))                                                 \
   X(copy_to_device, cuMemcpyHtoDAsync_v2, (Ptr, const void*, size_t, Stream))                      \
   X(copy_to_host, cuMemcpyDtoHAsync_v2, (void*, Ptr, size_t, Stream))                              \
+  X(copy, cuMemcpyAsync, (Ptr, Ptr, size_t, Stream))                                               \
   X(set32, cuMemsetD32Async, (Ptr, unsigned, size_t, Stream))                                      \
   X(ipc_get, cuIpcGetMemHandle, (IpcHandle*, Ptr))                                                 \
   X(ipc_open, cuIpcOpenMemHandle_v2, (Ptr*, IpcHandle, unsigned))                                  \
@@ -105,6 +106,7 @@ struct Api {
   SHUNT_DRIVER_FUNCTIONS(SHUNT_DRIVER_MEMBER)
 #undef SHUNT_DRIVER_MEMBER
   // Optional: of CUDA 12.0.
+  Result (*context_id)(Context, unsigned long long*) = nullptr;
   Result (*stream_id)(Stream, unsigned long long*) = nullptr;
 };
 
@@ -113,6 +115,7 @@ struct Names {
 #define SHUNT_DRIVER_NAME(member, symbol, args) static constexpr const char* member = #symbol;
   SHUNT_DRIVER_FUNCTIONS(SHUNT_DRIVER_NAME)
 #undef SHUNT_DRIVER_NAME
+  static constexpr const char* context_id = "cuCtxGetId";
 };
 
 // The driver; throws Error where it is missing or lacks a function. Never initialises CUDA.

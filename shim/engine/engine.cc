@@ -4,8 +4,11 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <mutex>
 
+#include "shim/engine/fork_safe.h"
 #include "shim/engine/log.h"
 #include "shim/engine/nccl_library.h"
 #include "shim/engine/process_settings.h"
@@ -51,13 +54,15 @@ constexpr Engine kEngine{kEngineAbi, wrappers_of, warn};
 }  // namespace shunt
 
 extern "C" __attribute__((visibility("default"))) const shunt::Engine* shunt_engine() {
-  static const bool once = [] {
-    shunt::process_settings();
-    shunt::offer_tuner();
-    shunt::owner = getpid();
-    std::atexit(shunt::at_exit);
-    return true;
-  }();
-  (void)once;
+  static constinit std::atomic<bool> started = false;
+  static constinit shunt::ForkSafeMutex mutex;
+  if (started.load(std::memory_order_acquire)) return &shunt::kEngine;
+  std::lock_guard lock(mutex);
+  if (started.load(std::memory_order_acquire)) return &shunt::kEngine;
+  shunt::process_settings();
+  shunt::offer_tuner();
+  shunt::owner = getpid();
+  std::atexit(shunt::at_exit);
+  started.store(true, std::memory_order_release);
   return &shunt::kEngine;
 }

@@ -80,11 +80,11 @@ ncclResult_t Group::for_shared_streams(ncclResult_t (Communicator::*action)(cu::
   return result;
 }
 
-ncclResult_t Group::run_shunted(bool first) {
+ncclResult_t Group::run_shunted(bool first, Verifications& due) {
   ncclResult_t result = ncclSuccess;
   for (const Shunted& shunted : shunted_) {
     if (shunted.first == first && result == ncclSuccess) {
-      result = shunted.communicator->all_reduce(shunted.call);
+      result = shunted.communicator->all_reduce(shunted.call, due);
     }
   }
   return result;
@@ -122,13 +122,15 @@ ncclResult_t Group::end(NcclLibrary& library) {
   // make the same calls outside a group, and then waits for them in that order. Device by device: one
   // thread's group holds the calls of several ranks, one rank's after the other's.
   place_shunted();
-  if (!cancelled && ours == ncclSuccess) ours = run_shunted(true);
+  Verifications due;
+  if (!cancelled && ours == ncclSuccess) ours = run_shunted(true, due);
   const ncclResult_t theirs = library.call<k_ncclGroupEnd>();
   const bool ended = theirs == ncclSuccess || theirs == ncclInProgress;
   if (!cancelled && ended && ours == ncclSuccess) {
     ours = finish_forwarded();
-    if (ours == ncclSuccess) ours = run_shunted(false);
+    if (ours == ncclSuccess) ours = run_shunted(false, due);
     if (ours == ncclSuccess) ours = for_shared_streams(&Communicator::join);
+    if (ours == ncclSuccess && !due.empty()) ours = verify(due);
   }
   std::vector<Maker> makers = std::move(makers_);
   clear();

@@ -57,7 +57,7 @@ class Group {
   };
   bool forwards(const Communicator& communicator) const;  // has it forwarded operations here?
   void place_shunted();
-  ncclResult_t run_shunted(bool first);
+  ncclResult_t run_shunted(bool first, Verifications& due);
   ncclResult_t finish_forwarded();
   // For each stream of each communicator that has several in this group.
   ncclResult_t for_shared_streams(ncclResult_t (Communicator::*action)(cu::Stream) noexcept);

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/sink.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -111,6 +112,16 @@ std::string compose(std::string prefix, const char* kind, std::string_view messa
 // Holds no lock and no state that a line changes, so that a child forked in the middle of a line
 // can log. Holds no descriptor either: programs close those that they do not know, and would get
 // our lines in the file or socket that has the number next. So a file is opened for each line.
+// A hard link is a link too: another user may have given one of our files that name. A FIFO of his,
+// with a reader, would take our lines.
+bool is_plain(int fd) {
+  struct stat status{};
+  if (fstat(fd, &status) != 0) return false;
+  if (S_ISCHR(status.st_mode) || (S_ISREG(status.st_mode) && status.st_nlink <= 1)) return true;
+  errno = S_ISREG(status.st_mode) ? EMLINK : EINVAL;
+  return false;
+}
+
 class LineSink final : public spdlog::sinks::sink {
  public:
   LineSink(std::string file, std::string folder)
@@ -138,7 +149,7 @@ class LineSink final : public spdlog::sinks::sink {
     const int fd =
         open(path.c_str(),
              O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
-    const bool written = fd >= 0 && write_line(fd, line);
+    const bool written = fd >= 0 && is_plain(fd) && write_line(fd, line);
     const int error = errno;
     if (fd >= 0) close(fd);
     if (!written && !reported_.exchange(true)) {

@@ -17,7 +17,8 @@ enum class LogLevel { off, error, warning, info, debug };
 
 // Before this is called: info, stderr. `file`: empty for stderr, else a path in which %p is the
 // pid, %h the name of the host and %% a percent sign; a relative one starts at the folder current
-// now. A file that cannot be opened or written is reported once, and its lines go to stderr.
+// now. A file that cannot be opened or written, a link (a hard one too) or a FIFO is reported once, and
+// its lines go to stderr.
 void log_configure(LogLevel level, const std::string& file) noexcept;
 bool log_enabled(LogLevel level) noexcept;
 

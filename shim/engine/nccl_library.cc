@@ -6,6 +6,7 @@
 #include <mutex>
 #include <new>
 
+#include "shim/engine/fork_safe.h"
 #include "shim/engine/log.h"
 
 namespace shunt {
@@ -14,7 +15,7 @@ constinit thread_local const NcclLibrary* inside_library = nullptr;
 
 namespace {
 
-std::mutex mutex;
+ForkSafeMutex mutex;
 NcclLibrary* libraries[kMaxLibraries] = {};  // never freed: wrappers may be called while exiting
 
 // A handle on the module at `info`. The main program (a statically linked NCCL) has no file to open.

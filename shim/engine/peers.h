@@ -1,6 +1,8 @@
 // The processes of a communicator's other ranks, to notice that one has died. Host only: no CUDA call.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -11,7 +13,8 @@ namespace shunt {
 class PeerProcesses {
  public:
   PeerProcesses() = default;
-  // Ranks of this process, and of other pid namespaces (where a pid means another process), are left out.
+  // Ranks of this process, of other pid namespaces (where a pid means another process) and of unknown ones
+  // (no /proc) are left out.
   PeerProcesses(std::span<const Facts> facts, uint32_t own_rank);
   ~PeerProcesses();
   PeerProcesses(const PeerProcesses&) = delete;
@@ -27,7 +30,11 @@ class PeerProcesses {
     int64_t pid = 0;
     int fd = -1;        // pidfd: stays bound to this process when its pid is used again
     bool gone = false;  // had already ended when we asked
+    // Where there is no pidfd: in the place of it, tells this process from a later one with its pid. 0: not
+    // known (yet).
+    mutable std::atomic<uint64_t> start = 0;
   };
+  static bool ended(const Peer& peer);  // without a pidfd
   std::vector<Peer> peers_;
 };
 

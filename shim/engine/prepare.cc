@@ -51,6 +51,7 @@ void fill_settings_facts(Facts& facts) {
                                                   : EnableFact::kAuto;
   if (settings.cap.has_value() && *settings.cap == 0) facts.enable = EnableFact::kOff;
   facts.cap = settings.cap_measured ? kMeasuredCap : settings.cap.value_or(0);
+  facts.verify = settings.verify;
   facts.p2p_disabled = p2p_disabled_now() ? 1 : 0;
   switch (settings.placement) {
     case PlacementChoice::automatic: facts.placement = kAnyPlacement; break;

@@ -41,8 +41,9 @@ Registry& Registry::get() {
 void Registry::add(std::shared_ptr<Communicator> communicator) {
   const Key key{&communicator->library(), communicator->handle()};
   std::unique_lock lock(state_.mutex);
-  state_.live[key] = std::move(communicator);
+  state_.live[key].swap(communicator);  // what was there goes once the lock has
   epoch.fetch_add(1, std::memory_order_acq_rel);
+  lock.unlock();
 }
 
 Communicator* Registry::find(const NcclLibrary& library, ncclComm_t handle) noexcept {
@@ -58,6 +59,8 @@ Communicator* Registry::find(const NcclLibrary& library, ncclComm_t handle) noex
 }
 
 std::shared_ptr<Communicator> Registry::remove(const NcclLibrary& library, ncclComm_t handle) {
+  // Destroyed once the lock is gone: that makes driver calls.
+  std::shared_ptr<Communicator> oldest;
   std::unique_lock lock(state_.mutex);
   const auto found = state_.live.find({&library, handle});
   if (found == state_.live.end()) return nullptr;
@@ -65,7 +68,10 @@ std::shared_ptr<Communicator> Registry::remove(const NcclLibrary& library, ncclC
   state_.live.erase(found);
   epoch.fetch_add(1, std::memory_order_acq_rel);
   state_.removed.push_back(communicator);
-  if (state_.removed.size() > kRemembered) state_.removed.pop_front();
+  if (state_.removed.size() > kRemembered) {
+    oldest = std::move(state_.removed.front());
+    state_.removed.pop_front();
+  }
   return communicator;
 }
 

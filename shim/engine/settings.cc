@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
@@ -36,6 +37,13 @@ constexpr SettingInfo kSettings[] = {
      "seconds from 0.001 to 604800, e.g. 30 or 0.5; 0, off, false, no or empty: unset", "unset",
      "a wait for another rank that takes longer stops the process; unset: it is reported after "
      "60 s and goes on"},
+    {"SHUNT_VERIFY", "a number of calls", "1 to 1000000000; 0, off, false, no or empty: off", "off",
+     "one of so many eager shunted calls is also run by NCCL and compared, which makes it wait; "
+     "a difference beyond rounding is reported, and the communicator forwards from then on; where "
+     "ranks differ, the smallest number counts. All ranks must group the same calls"},
+    {"SHUNT_DUMP_SIGNAL", "a signal", "HUP, USR1, USR2 or 34 to 64; 0, off, false, no or empty: none", "none",
+     "the process logs the last 64 all-reduces of each communicator when it gets this signal; to be "
+     "compared between ranks. They are logged with every report of a long wait, too"},
     {"SHUNT_DLSYM", "a switch", "1, on, true, yes, 0, off, false, no, empty", "on",
      "also catch NCCL functions that programs look up with dlsym, as vLLM and SGLang do"},
     {"SHUNT_NCCL", "a path", "a path; 0, off, false, no or empty: unset", "unset",
@@ -195,6 +203,36 @@ bool parse_timeout(std::string_view text, std::optional<double>& out) {
   return true;
 }
 
+bool parse_signal(std::string_view text, int& out) {
+  constexpr std::pair<const char*, int> kSignals[] = {
+      {"HUP", SIGHUP},       {"USR1", SIGUSR1},       {"USR2", SIGUSR2},
+      {"SIGHUP", SIGHUP},    {"SIGUSR1", SIGUSR1},    {"SIGUSR2", SIGUSR2}};
+  if (means_off(text)) {
+    out = 0;
+    return true;
+  }
+  for (const auto& [word, number] : kSignals) {
+    if (!same_word(text, word)) continue;
+    out = number;
+    return true;
+  }
+  // Real-time signals; libc keeps the first two of the kernel's (32, 33) for itself.
+  const auto number = parse_number(text, 64);
+  if (!number || *number < 34) return false;
+  out = static_cast<int>(*number);
+  return true;
+}
+
+bool parse_verify(std::string_view text, uint32_t& out) {
+  if (means_off(text)) {
+    out = 0;
+    return true;
+  }
+  const auto number = parse_number(text, kMaxVerify);
+  if (number) out = static_cast<uint32_t>(*number);
+  return number.has_value();
+}
+
 // NCCL's own reading (ncclGetLevel in src/graph/paths.cc): 1 and nothing else; "true" is 0 there.
 bool parse_p2p_disable(std::string_view text, bool& out) {
   // text.data() ends with a zero byte: it is the value as getenv gave it.
@@ -254,6 +292,8 @@ ParsedSettings parse_settings(const std::function<const char*(const char*)>& get
   read("SHUNT_LOG", parse_log_level, out.log_level);
   read("SHUNT_LOG_FILE", parse_log_file, out.log_file);
   read("SHUNT_TIMEOUT", parse_timeout, out.timeout_seconds);
+  read("SHUNT_VERIFY", parse_verify, out.verify);
+  read("SHUNT_DUMP_SIGNAL", parse_signal, out.dump_signal);
   read("SHUNT_DLSYM", parse_switch, out.dlsym);
   read("SHUNT_NCCL", parse_path, out.nccl);
   read("SHUNT_PROFILE", parse_path, out.profile);

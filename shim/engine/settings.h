@@ -19,6 +19,7 @@ enum class PlacementChoice { automatic, push, pull, host };
 
 inline constexpr uint64_t kMaxCap = uint64_t{16} << 20;  // bytes
 inline constexpr double kReportSeconds = 60;  // a longer wait is reported; see timeout_seconds
+inline constexpr uint64_t kMaxVerify = 1000000000;
 inline constexpr uint64_t kMaxTimeoutSeconds = 7 * 24 * 3600;
 
 struct Settings {
@@ -29,6 +30,8 @@ struct Settings {
   LogLevel log_level = LogLevel::info;
   std::string log_file;                   // for log_configure; empty: stderr
   std::optional<double> timeout_seconds;  // a longer wait traps; unset: waits for ever
+  uint32_t verify = 0;  // one of so many eager calls is compared with NCCL's result; 0: none
+  int dump_signal = 0;  // has the last calls logged; 0: none
   bool dlsym = true;
   std::string nccl;     // empty: found in the process
   std::string profile;  // for the tuner plugin, which reads it itself (plugin/profile_place.h)

@@ -1,5 +1,7 @@
 #include "shim/engine/slab_set.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -11,6 +13,7 @@
 namespace shunt {
 namespace {
 
+constexpr size_t kBoardBytes = (sizeof(HostBoard) + 4095) / 4096 * 4096;
 constexpr size_t kGranule = 2 << 20;  // cuMemAlloc hands out shares of granules of this size
 
 void fill_words(cu::Ptr at, unsigned word, size_t bytes, cu::Stream stream) {
@@ -57,12 +60,22 @@ SlabSet::SlabSet(const GpuDevice& device, const Geometry& geometry, uint32_t ran
     : device_(device), geometry_(geometry), rank_(rank) {
   cu::ContextScope current(device.context);
   bytes_ = (geometry.slab_bytes() + kGranule - 1) / kGranule * kGranule;
-  void* page = nullptr;
-  SHUNT_CU(host_alloc, &page, sizeof(HostBoard), cu::kHostAllocPortable | cu::kHostAllocDeviceMap);
+  // Of our own and only registered: after a reset of the context the watchdog still looks at it. Shared, so that
+  // a fork does not part what the host and the GPU see.
+  void* const page = mmap(nullptr, kBoardBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) throw cu::Error("mmap of a page", -1);
+  madvise(page, kBoardBytes, MADV_DONTFORK);
+  const cu::Result pinned =
+      cu::api().host_register(page, kBoardBytes, cu::kHostRegisterPortable | cu::kHostRegisterDeviceMap);
+  if (pinned != cu::kSuccess) {
+    munmap(page, kBoardBytes);
+    cu::check(pinned, cu::Names::host_register);
+  }
   board_ = new (page) HostBoard{};
   SHUNT_CU(host_device_pointer, &board_on_device_, page, 0);
   if (const cu::Result result = cu::api().mem_alloc(&slab_, bytes_); result != cu::kSuccess) {
-    cu::api().host_free(page);
+    cu::api().host_unregister(page);
+    munmap(page, kBoardBytes);
     cu::check(result, cu::Names::mem_alloc);
   }
 
@@ -113,7 +126,8 @@ void SlabSet::free_unmapped() noexcept {
   try {
     cu::ContextScope current(device_.context);
     cu::api().mem_free(slab_);
-    cu::api().host_free(board_);
+    cu::api().host_unregister(board_);
+    munmap(board_, kBoardBytes);
     outbox_.unmap();
     slab_ = 0;
     board_ = nullptr;

@@ -2,11 +2,18 @@
 
 namespace shunt {
 
-StreamOrder::~StreamOrder() {
-  if (eager_.event != nullptr) cu::api().event_destroy(eager_.event);
-  for (const Last& last : captured_) {
+void StreamOrder::close() noexcept {
+  const auto destroy = [](Last& last) {
     if (last.event != nullptr) cu::api().event_destroy(last.event);
-  }
+    last = {};
+  };
+  destroy(eager_);
+  for (Last& last : captured_) destroy(last);
+}
+
+void StreamOrder::forget() noexcept {
+  eager_ = {};
+  for (Last& last : captured_) last = {};
 }
 
 cu::Result StreamOrder::locate(cu::Stream stream, Place& place) const {

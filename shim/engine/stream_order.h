@@ -12,13 +12,15 @@ namespace shunt {
 class StreamOrder {
  public:
   StreamOrder() = default;
-  ~StreamOrder();  // the context of the communicator must be current
+  ~StreamOrder() { close(); }
   StreamOrder(const StreamOrder&) = delete;
   StreamOrder& operator=(const StreamOrder&) = delete;
 
   // Makes the events, with the communicator's context current; throws cu::Error. Not at the first call,
   // which may be captured.
   void open();
+  void close() noexcept;  // the context of the communicator must be current; again: no effect
+  void forget() noexcept;  // its context has gone, and the events with it
 
   // Eager calls and each capture have their own order: an event of one may not be waited for in another.
   struct Place {

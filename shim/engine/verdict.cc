@@ -125,6 +125,7 @@ Verdict judge_facts(std::span<const Facts> table) {
   for (const Facts& f : table) {
     verdict.differing |= cap_of(f) != cap_of(table[0]) || f.enable != table[0].enable;
     verdict.cap = std::min(verdict.cap, cap_of(f));
+    verdict.verify = std::min(verdict.verify - 1, f.verify - 1) + 1;  // 0 is none, so the largest
     verdict.limits.max_threads = std::min(verdict.limits.max_threads, f.max_threads);
     verdict.limits.max_lanes = std::min(verdict.limits.max_lanes, f.max_lanes);
     verdict.float8 &= f.compute_major >= 9 && f.nccl_version >= kFloat8Nccl;

@@ -45,7 +45,8 @@ struct Facts {
   uint64_t free_set_states[kPoolOffers];  // digest of the lane states: equal on all ranks if clean
   uint64_t fresh_id;   // random; rank 0's names the new slab set
   uint32_t placement;  // SHUNT_PLACEMENT: the value of a Placement, or kAnyPlacement
-  unsigned char unused[660];
+  uint32_t verify;     // SHUNT_VERIFY; 0: not set
+  unsigned char unused[656];
 };
 static_assert(sizeof(Facts) == 1024);
 
@@ -77,6 +78,7 @@ struct Verdict {
   DeviceLimits limits{};
   std::vector<Placement> placements;  // to be tried, in this order; the one in use is geometry's
   Geometry geometry{};
+  uint32_t verify = 0;     // one of so many eager calls is verified; 0: none
   bool float8 = false;     // fp8 is reduced by every GPU and NCCL of the communicator
   bool measured = false;   // the cap is to be measured: `cap` is the most that it can be
   bool differing = false;  // caps or SHUNT_ENABLE differ between ranks

@@ -1,5 +1,7 @@
 #include "shim/engine/watch.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -121,9 +123,16 @@ void Watch::report(const Lane& longest, uint32_t missing, uint32_t lanes, double
   log_error("communicator %s: rank %u waits for %s in call %s for %.0f s (%u lane%s)%s", name_.c_str(),
             rank_, ranks_text(missing).c_str(), describe_call(longest.report.tag).c_str(), waited, lanes,
             lanes == 1 ? "" : "s", trap ? "; stopping this process's GPU work (SHUNT_TIMEOUT)" : "");
+  dump();
   if (!trap) return;
   failed_.store(true, std::memory_order_relaxed);
   give_order(HostOrder::kTrap);
+}
+
+// An error whatever the cause: seldom, and asked for or beside one.
+void Watch::dump() const {
+  if (calls_ == nullptr) return;
+  log_error("communicator %s: rank %u: %s", name_.c_str(), rank_, calls_->text().c_str());
 }
 
 void Watch::look_at_faults() {
@@ -145,6 +154,7 @@ void Watch::look_at_faults() {
         "(two graphs replayed at once?); stopping this process's GPU work",
         name_.c_str(), rank_, mine.c_str());
   }
+  dump();
 }
 
 // Only a peer that a kernel waits for counts: one that has finished its work may well be gone, before the
@@ -199,7 +209,45 @@ void Watchdog::add(std::shared_ptr<Watch> watch) {
   }
 }
 
+namespace {
+
+// Signals are the program's affair: none may choose a thread of ours to be handled in.
+class NoSignals {
+ public:
+  NoSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  NoSignals(const NoSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+std::atomic<bool> dump_asked{false};
+static_assert(std::atomic<bool>::is_always_lock_free);  // a handler writes it
+
+}  // namespace
+
+void Watchdog::dump_on(int number) {
+  static std::atomic<bool> done{false};
+  if (number == 0 || done.exchange(true)) return;
+  struct sigaction action{}, before{};
+  sigaction(number, nullptr, &before);
+  if ((before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL) {
+    log_warning("signal %d is handled by the program or ignored: it does not show the last calls", number);
+    return;
+  }
+  action.sa_handler = [](int) { dump_asked.store(true, std::memory_order_relaxed); };
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(number, &action, nullptr);
+}
+
 void Watchdog::start() {
+  const NoSignals inherited;
   std::thread([this] {
     for (;;) {
       std::this_thread::sleep_for(kPeriod);
@@ -226,6 +274,9 @@ void Watchdog::look_at_all() {
   {
     std::lock_guard lock(state_.mutex);
     watches = state_.watches;
+  }
+  if (dump_asked.exchange(false, std::memory_order_relaxed)) {
+    for (const auto& watch : watches) watch->dump();
   }
   for (const auto& watch : watches) watch->look(Clock::now());
 }

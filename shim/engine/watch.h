@@ -11,6 +11,7 @@
 #include <string>
 
 #include "kernels/protocol.h"
+#include "shim/engine/call_ring.h"
 #include "shim/engine/peers.h"
 
 namespace shunt {
@@ -28,6 +29,9 @@ class Watch {
   // Something ended this communicator's operations: later calls return ncclRemoteError.
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
   void order(HostOrder order);
+  // The last calls, where they are kept: logged with a report of a long wait, and by dump. Before it is looked at.
+  void keep_calls(std::shared_ptr<const CallRing> calls) { calls_ = std::move(calls); }
+  void dump() const;
   const std::string& name() const { return name_; }
 
  private:
@@ -47,6 +51,7 @@ class Watch {
   const uint32_t rank_;
   const std::unique_ptr<PeerProcesses> peers_;
   const std::optional<double> timeout_seconds_;
+  std::shared_ptr<const CallRing> calls_;
   std::atomic<bool> failed_{false};
   std::atomic_flag looking_ = ATOMIC_FLAG_INIT;
   Lane lanes_[kMaxLanes];
@@ -65,6 +70,9 @@ class Watchdog {
   void add(std::shared_ptr<Watch> watch);  // starts the thread if there is none
   void remove(const Watch* watch);
   void look_at_all();
+  // From now on this signal has the last calls of all communicators logged, by the background thread. Once in a
+  // process; refused, with a line, where the program handles the signal itself.
+  void dump_on(int signal);
 
  private:
   struct State;

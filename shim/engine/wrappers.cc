@@ -58,12 +58,20 @@ ncclResult_t on_call(HookTag<kHook>, NcclLibrary& library, Args... args) {
   return forward(library, comm, stream, [&] { return library.call<kHook>(args...); });
 }
 
+bool is_known(int type) { return type >= 0 && type < static_cast<int>(kDataTypes); }
+
 ncclResult_t on_call(HookTag<k_ncclAllReduce>, NcclLibrary& library, const void* send, void* recv,
                      size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                      cudaStream_t stream) {
   Communicator* communicator = Registry::get().find(library, comm);
-  if (communicator == nullptr || !communicator->shunting() ||
-      !shunts(communicator->verdict(), count, static_cast<int>(type), static_cast<int>(op))) {
+  const bool shunted =
+      communicator != nullptr &&
+      communicator->accepts(count, static_cast<int>(type), static_cast<int>(op));
+  if (communicator != nullptr && communicator->shunting()) {
+    const size_t size = is_known(static_cast<int>(type)) ? size_of(static_cast<DataType>(type)) : 1;
+    communicator->note_all_reduce(count * size, static_cast<int>(type), static_cast<int>(op), shunted);
+  }
+  if (!shunted) {
     forwarded_calls.fetch_add(1, std::memory_order_relaxed);
     return forward(library, comm, stream, [&] {
       return library.call<k_ncclAllReduce>(send, recv, count, type, op, comm, stream);
@@ -80,7 +88,9 @@ ncclResult_t on_call(HookTag<k_ncclAllReduce>, NcclLibrary& library, const void*
     group.queue(*communicator, call);
     return ncclSuccess;
   }
-  return communicator->all_reduce(call);
+  Verifications due;
+  const ncclResult_t result = communicator->all_reduce(call, due);
+  return due.empty() || result != ncclSuccess ? result : verify(due);
 }
 
 // ---- groups ------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "shim/preload/engine_door.h"
+#include "shim/preload/environment.h"
 #include "shim/preload/hook_names.h"
 #include "shim/preload/nccl_library.h"
 #include "shim/preload/next_dlsym.h"
@@ -34,7 +35,7 @@ bool switched_off() {
   int known = off.load(std::memory_order_relaxed);
   if (known >= 0) return known != 0;
   known = 0;
-  if (const char* value = getenv("SHUNT_DLSYM")) {
+  if (const char* value = trusted_getenv("SHUNT_DLSYM")) {
     for (const char* no : {"", "0", "off", "false", "no"}) known |= strcasecmp(value, no) == 0;
   }
   off.store(known, std::memory_order_relaxed);

@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "shim/preload/engine_door.h"
+#include "shim/preload/environment.h"
 #include "shim/preload/hook_names.h"
 #include "shim/preload/next_dlsym.h"
 #include "shim/preload/report.h"
@@ -52,7 +53,7 @@ void warn(const char* message, const char* detail) {
 }
 
 Module nccl_by_setting() {
-  const char* path = getenv("SHUNT_NCCL");
+  const char* path = trusted_getenv("SHUNT_NCCL");
   if (path == nullptr) return {};
   for (const char* unset : {"", "0", "off", "false", "no"}) {
     if (strcasecmp(path, unset) == 0) return {};

@@ -242,3 +242,30 @@ TEST_CASE("case_26_two_communicators_in_a_group") {
   CHECK(total(job.output(), "shunted") == 3 * 256 + 2 * 256);
   CHECK(total(job.output(), "forwarded") == 3 * 256 + 2 * 256 + 2 * 256);
 }
+
+// NCCL runs each shunted call too, once the group has ended.
+TEST_CASE("case_26_verified_in_groups") {
+  const struct {
+    const char* job;
+    int ranks;
+    unsigned captured;
+    Environment more;
+  } all[] = {{"one thread", 1, 0, {}},
+             {"threads", 1, 0, {}},
+             {"groups", 2, 4, {}},
+             {"two communicators in a group", 3, 0, {{"SHUNT_CAP", "1024"}}}};
+  for (const auto& one : all) {
+    const TemporaryFile log("case-26-log");  // threads that write to one output lose lines
+    Environment environment = one.more;
+    environment.insert(
+        {{"SHUNT_VERIFY", "1"}, {"SHUNT_LOG", "debug"}, {"SHUNT_LOG_FILE", log.path()}});
+    Job job(one.job, {.ranks = one.ranks, .environment = environment});
+    CHECK(job.trouble() == "");
+    INFO(job.output());
+    CHECK(count_of(job.output(), "all right\n") == static_cast<size_t>(one.ranks));
+    const std::string said = read_file(log.path());
+    CHECK(count_of(said, "is as NCCL's") == total(said, "shunted") - one.captured);
+    CHECK(total(said, "shunted") > 100);
+    CHECK(count_of(said, " error: ") == 0);
+  }
+}

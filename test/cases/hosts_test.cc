@@ -2,6 +2,7 @@
 // step.
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "test/cases/client.h"
@@ -209,6 +210,36 @@ TEST_CASE("case_41_settings_differ") {
   CHECK(total(output, "shunted") == 2 * 3);
   output = run("SHUNT_ENABLE", {"auto", "auto", "auto"}, {{"EMU_NVLINK", "0-1,1-2"}});
   CHECK(total(output, "shunted") == 3 * 2);  // not all pairs
+}
+
+// Nothing that its caller's environment says counts, and the other ranks are told that it is off.
+TEST_CASE("case_41_set_uid_programs") {
+  const TemporaryFile log("shunt-set-uid-log");
+  const std::string kSaid = "runs with more rights than its caller";
+  for (const int set_uid : {1, 2}) {
+    JobOptions all;
+    all.of_rank = [&](int rank) {
+      if (rank >= set_uid) return Environment{};
+      return Environment{{"LD_PRELOAD", std::string(CASES_PRELOAD) + ":" + CASES_SET_UID},
+                         {"SHUNT_LOG", "off"},
+                         {"SHUNT_LOG_FILE", log.path()},
+                         {"SHUNT_CAP", "nonsense"},
+                         {"SHUNT_NONE", "1"}};
+    };
+    Job job("settings", all);
+    REQUIRE(job.trouble(60) == "");
+    INFO(job.output());
+    CHECK(!std::filesystem::exists(log.path()));
+    for (int rank = 0; rank < set_uid; ++rank) {
+      CHECK(lines_of(job.output(rank), "info", {kSaid}).size() == 1);
+      CHECK(job.output(rank).find("nonsense") == std::string::npos);
+      CHECK(job.output(rank).find("SHUNT_NONE") == std::string::npos);
+      CHECK(job.output(rank).find(" stats ") == std::string::npos);
+    }
+    CHECK(lines_of(job.output(), "info", {"off: switched off", "rank 0"}).size() == 1);
+    CHECK(total(job.output(), "shunted") == 0);
+    CHECK(total(job.output(), "forwarded") == (set_uid == 1 ? 3 : 0));
+  }
 }
 
 namespace {

@@ -164,6 +164,12 @@ TEST_CASE("settings that differ") {
   table[0].cap = 8192;
   table[2].cap = 100;
   CHECK(judge_facts(table).cap == 100);
+  CHECK(judge_facts(table).verify == 0);
+  CHECK(judge_facts(changed(3, 1, [](Facts& f) { f.verify = 7; })).verify == 7);
+  CHECK(judge_facts(changed(3, 2, [](Facts& f) { f.verify = ~0u; })).verify == ~0u);
+  table[1].verify = 9;
+  table[2].verify = 5;
+  CHECK(judge_facts(table).verify == 5);
   CHECK(judge_facts(table).differing);
   for (Facts& f : table) f.cap = 4096;
   CHECK(judge_facts(table).cap == 4096);

@@ -72,6 +72,11 @@ class Library(Case):
         self.check(python(script, env={"SHUNT_NCCL": NCCL_A}),
                    A_CALLS + user_calls("libnccl-second.so.2", "B"))
 
+    def test_setting_is_not_read_in_set_uid_programs(self):
+        script = f"import ctypes; ctypes.CDLL({NCCL_B!r})\n" + LOAD.format(user("libuser_of_none.so"), 0)
+        self.check(python(script, env={"SHUNT_NCCL": NCCL_A}, preload=[BESIDE, user("libset_uid.so")]),
+                   ["engine:opened"] + user_calls("libnccl-second.so.2", "B"))
+
     def test_setting_that_names_no_nccl(self):
         script = (f"import ctypes; ctypes.CDLL({NCCL_A!r})\n" + LOAD.format(user("libuser_of_none.so"), 0))
         self.check(python(script, env={"SHUNT_NCCL": "/nowhere.so"}), A_CALLS,

@@ -46,6 +46,10 @@ class Ctypes(Case):
         for value in ("1", "on", "yes", "nonsense"):
             self.check(python(by_handle(NCCL_A), env={"SHUNT_DLSYM": value}), ["engine:opened"] + A_REDUCE)
 
+    def test_not_switched_off_in_set_uid_programs(self):
+        self.check(python(by_handle(NCCL_A), env={"SHUNT_DLSYM": "0"},
+                          preload=[BESIDE, user("libset_uid.so")]), ["engine:opened"] + A_REDUCE)
+
     def test_no_engine(self):
         result = python(by_handle(NCCL_A), preload=[ALONE])
         self.assertEqual(result.trace, A_REDUCE[1:])

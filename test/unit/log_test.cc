@@ -140,7 +140,10 @@ TEST_CASE("a file that cannot be used is told once and stderr serves") {
   std::filesystem::create_symlink(victim, folder.path + "/link");
   std::filesystem::create_directory(folder.path + "/folder");
   REQUIRE(mkfifo((folder.path + "/fifo").c_str(), 0600) == 0);
-  for (const std::string name : {"link", "folder", "fifo", "missing/log"}) {
+  std::filesystem::create_hard_link(victim, folder.path + "/hard");
+  REQUIRE(mkfifo((folder.path + "/read").c_str(), 0600) == 0);  // by somebody else, say
+  const int reader = open((folder.path + "/read").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  for (const std::string name : {"link", "hard", "folder", "fifo", "read", "missing/log"}) {
     INFO(name);
     const Outcome outcome = in_child([&] {
       log_configure(LogLevel::info, folder.path + "/" + name);
@@ -156,6 +159,9 @@ TEST_CASE("a file that cannot be used is told once and stderr serves") {
     CHECK(lines[2] == p + "info: two");
   }
   CHECK(contents(victim) == "precious\n");
+  char byte = 0;
+  CHECK(read(reader, &byte, 1) <= 0);
+  close(reader);
   const Outcome full = in_child([] {
     log_configure(LogLevel::info, "/dev/full");
     log_info("one");

@@ -99,6 +99,15 @@ bool is_log_file(const std::string& value) {
 bool is_well_formed(const std::string& name, const std::string& value) {
   if (name == "SHUNT_CAP") return is_cap(value);
   if (name == "SHUNT_TIMEOUT") return is_timeout(value);
+  if (name == "SHUNT_DUMP_SIGNAL") {
+    const bool digits = !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
+    return is_off(value) || matches(value, "hup|usr1|usr2|sighup|sigusr1|sigusr2") ||
+           (digits && std::stold(value) >= 34 && std::stold(value) <= 64);
+  }
+  if (name == "SHUNT_VERIFY") {
+    const bool digits = value.find_first_not_of("0123456789") == std::string::npos;
+    return is_off(value) || (digits && std::stold(value) <= 1e9L);
+  }
   if (name == "SHUNT_NCCL" || name == "SHUNT_PROFILE") return is_path(value);
   if (name == "SHUNT_LOG_FILE") return is_log_file(value);
   if (name == "SHUNT_LOG") return is_off(value) || matches(value, "error|warning|info|debug");

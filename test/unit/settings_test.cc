@@ -1,6 +1,7 @@
 #include "shim/engine/settings.h"
 
 #include <cmath>
+#include <csignal>
 #include <map>
 #include <string>
 
@@ -46,6 +47,7 @@ TEST_CASE("an empty environment gives the defaults") {
   CHECK(parsed.settings.log_level == LogLevel::info);
   CHECK(parsed.settings.log_file == "");
   CHECK(parsed.settings.timeout_seconds == std::nullopt);
+  CHECK(parsed.settings.verify == 0);
   CHECK(parsed.settings.dlsym);
   CHECK(parsed.settings.nccl == "");
   CHECK(parsed.settings.profile == "");
@@ -60,6 +62,8 @@ TEST_CASE("0, off, false, no and empty mean off for every variable") {
     CHECK(accepted("SHUNT_LOG", value).log_level == LogLevel::off);
     CHECK(accepted("SHUNT_LOG_FILE", value).log_file == "");
     CHECK(accepted("SHUNT_TIMEOUT", value).timeout_seconds == std::nullopt);
+    CHECK(accepted("SHUNT_VERIFY", value).verify == 0);
+    CHECK(accepted("SHUNT_DUMP_SIGNAL", value).dump_signal == 0);
     CHECK_FALSE(accepted("SHUNT_DLSYM", value).dlsym);
     CHECK(accepted("SHUNT_NCCL", value).nccl == "");
     CHECK_FALSE(accepted("SHUNT_STATS", value).stats);
@@ -151,6 +155,25 @@ TEST_CASE("SHUNT_LOG_FILE and SHUNT_NCCL are paths") {
     refused(name, "\x7f");
     refused(name, std::string(4096, 'a'));
     accepted(name, std::string(4095, 'a'));
+  }
+}
+
+TEST_CASE("SHUNT_DUMP_SIGNAL takes signals that end nothing else") {
+  CHECK(accepted("SHUNT_DUMP_SIGNAL", "USR1").dump_signal == SIGUSR1);
+  CHECK(accepted("SHUNT_DUMP_SIGNAL", "sigusr2").dump_signal == SIGUSR2);
+  CHECK(accepted("SHUNT_DUMP_SIGNAL", "HUP").dump_signal == SIGHUP);
+  CHECK(accepted("SHUNT_DUMP_SIGNAL", "34").dump_signal == 34);
+  CHECK(accepted("SHUNT_DUMP_SIGNAL", "64").dump_signal == 64);
+  for (const std::string text : {"KILL", "SEGV", "9", "10", "33", "65", "on", "-34", "SIG34"}) {
+    refused("SHUNT_DUMP_SIGNAL", text);
+  }
+}
+
+TEST_CASE("SHUNT_VERIFY takes a number of calls") {
+  CHECK(accepted("SHUNT_VERIFY", "1").verify == 1);
+  CHECK(accepted("SHUNT_VERIFY", "1000000000").verify == 1000000000);
+  for (const std::string text : {"-1", "+1", "1.5", "1000000001", "on", "all", "1K", " 1"}) {
+    refused("SHUNT_VERIFY", text);
   }
 }
 

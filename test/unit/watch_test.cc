@@ -1,5 +1,6 @@
 // What the watch makes of the reports of waiting kernels, with a board and a clock of the test's own.
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <memory>
@@ -77,6 +78,65 @@ TEST_CASE("a wait is reported however seldom the kernel says so") {
   CHECK(lines([] { Scene(10).wait_for(seconds(13), seconds(3), 5); }).size() == 1);
 }
 
+TEST_CASE("the last calls stand beside a report") {
+  const std::vector<std::string> said = lines([] {
+    Scene scene;
+    const auto calls = std::make_shared<CallRing>();
+    scene.watch.keep_calls(calls);
+    calls->add(4096, 7, 0, true);
+    calls->add(1 << 20, 7, 0, false);
+    scene.wait_for(seconds(300), milliseconds(50), 5);
+  });
+  CHECK(said == std::vector<std::string>{
+                    kLine,
+                    "error: communicator c: rank 0: 2 all-reduces, the last ones: 1: 4096 float sum "
+                    "shunted as 1, 2: 1048576 float sum forwarded"});
+}
+
+TEST_CASE("a signal has the last calls logged, unless the program wants it") {
+  for (const bool own : {false, true}) {
+    const std::vector<std::string> said = lines([&] {
+      if (own) signal(SIGUSR1, [](int) {});
+      auto board = std::make_unique<HostBoard>();
+      const auto watch = std::make_shared<Watch>("c", board.get(), 3, std::make_unique<PeerProcesses>(),
+                                                 std::nullopt);
+      watch->keep_calls(std::make_shared<CallRing>());
+      log_configure(LogLevel::warning, "");
+      Watchdog::get().dump_on(SIGUSR1);
+      Watchdog::get().add(watch);
+      raise(SIGUSR1);
+      std::this_thread::sleep_for(milliseconds(300));
+      Watchdog::get().remove(watch.get());
+      while (watch.use_count() > 1) std::this_thread::yield();
+    });
+    REQUIRE(said.size() == 1);
+    CHECK(said[0] == (own ? "warning: signal 10 is handled by the program or ignored: it does not show the "
+                            "last calls"
+                          : "error: communicator c: rank 3: 0 all-reduces, the last ones: "));
+  }
+}
+
+// Its mask: a program's signals are handled in the program's threads.
+TEST_CASE("the background thread takes no signals") {
+  CHECK(lines([] {
+          auto board = std::make_unique<HostBoard>();
+          const auto watch = std::make_shared<Watch>("c", board.get(), 0, std::make_unique<PeerProcesses>(),
+                                                     std::nullopt);
+          Watchdog::get().add(watch);
+          sigset_t usual, mine;
+          pthread_sigmask(SIG_BLOCK, nullptr, &usual);
+          if (sigismember(&usual, SIGUSR2) != 0) _exit(1);
+          // Only that thread could take it.
+          sigemptyset(&mine);
+          sigaddset(&mine, SIGUSR2);
+          pthread_sigmask(SIG_BLOCK, &mine, nullptr);
+          kill(getpid(), SIGUSR2);
+          std::this_thread::sleep_for(milliseconds(100));
+          sigpending(&usual);
+          if (sigismember(&usual, SIGUSR2) != 1) _exit(2);
+        }).empty());
+}
+
 TEST_CASE("waits that end are not reported") {
   CHECK(lines([] {
           Scene scene;
@@ -134,6 +194,7 @@ std::unique_ptr<PeerProcesses> peer_process(pid_t pid) {
   Facts facts[2] = {};
   facts[0].process_nonce = 1;
   facts[1].process_nonce = 2;
+  facts[0].pid_namespace = facts[1].pid_namespace = 1;
   facts[1].pid = pid;
   return std::make_unique<PeerProcesses>(facts, 0u);
 }
@@ -179,6 +240,52 @@ TEST_CASE("a peer that finished and went is no fault") {
           scene.kernel_reports(5);
           scene.wait_for(seconds(100), seconds(1000), 5);
           if (scene.watch.failed()) _exit(1);
+        }).empty());
+}
+
+// A program that has used up its descriptors: no pidfd, and at first not even a look into /proc.
+void without_descriptors(const std::function<void()>& work) {
+  rlimit old{};
+  getrlimit(RLIMIT_NOFILE, &old);
+  const rlimit none{3, old.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  work();
+  setrlimit(RLIMIT_NOFILE, &old);
+}
+
+TEST_CASE("a dead peer is noticed without descriptors") {
+  for (const bool stays : {false, true}) {  // are there none later either?
+    for (const bool reaped : {false, true}) {
+      INFO(stays << reaped);
+      const std::vector<std::string> said = lines([&] {
+        const pid_t pid = start_peer();
+        std::unique_ptr<PeerProcesses> peers;
+        without_descriptors([&] { peers = peer_process(pid); });
+        const auto dead = [&] {
+          bool is = false;
+          if (stays) without_descriptors([&] { is = peers->dead_ranks() != 0; });
+          return stays ? is : peers->dead_ranks() != 0;
+        };
+        if (dead()) _exit(1);
+        end_peer(pid);
+        if (reaped) waitpid(pid, nullptr, 0);
+        if (!dead()) _exit(2);
+      });
+      REQUIRE(said.size() == 1);
+      CHECK(said[0].starts_with("warning: no descriptors for the processes of other ranks"));
+    }
+  }
+}
+
+TEST_CASE("no process is watched where /proc does not tell the pid namespace") {
+  CHECK(lines([] {
+          const pid_t pid = start_peer();
+          end_peer(pid);
+          Facts facts[2] = {};
+          facts[0].process_nonce = 1;
+          facts[1].process_nonce = 2;
+          facts[1].pid = pid;
+          if (PeerProcesses(facts, 0u).dead_ranks() != 0) _exit(1);
         }).empty());
 }
 

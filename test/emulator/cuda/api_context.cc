@@ -27,6 +27,29 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
 }
 EMU_ALSO_NAMED("cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxRelease_v2");
 
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  return call("cuDevicePrimaryCtxReset_v2", [&] {
+    Context& context = context_of_device(device);
+    context.reset();
+    const Lock lock = lock_driver();
+    live_streams().remove_if([&](Stream& stream) { return &stream.context() == &context; });
+    live_events().remove_if([&](const Event& event) { return &event.context == &context; });
+    live_functions().remove_if([&](const Function& one) { return &one.context == &context; });
+    live_modules().remove_if([&](const Module& module) { return &module.context == &context; });
+    return CUDA_SUCCESS;
+  });
+}
+EMU_ALSO_NAMED("cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxReset_v2");
+
+CUresult cuCtxGetId(CUcontext handle, unsigned long long* id) {
+  return call("cuCtxGetId", [&] {
+    Context* const context = handle != nullptr ? context_of_handle(handle) : &current_context();
+    if (!context->retained()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    *id = context->id();
+    return CUDA_SUCCESS;
+  });
+}
+
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
   return call("cuDevicePrimaryCtxGetState", [&] {
     *flags = 0;

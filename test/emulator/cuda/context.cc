@@ -26,9 +26,23 @@ void Context::fault(CUresult code) {
   sticky_.compare_exchange_strong(none, code);
 }
 
+void Context::retain() {
+  static std::atomic<unsigned long long> next_id{1};
+  if (retained_++ == 0) id_ = next_id++;
+}
+
 void Context::release() {
   if (retained_ == 0) fail(CUDA_ERROR_INVALID_CONTEXT);
-  if (--retained_ > 0) return;
+  if (--retained_ == 0) clear();
+}
+
+void Context::reset() {
+  if (retained_.exchange(0) == 0) return;
+  clear();
+  sticky_ = CUDA_SUCCESS;
+}
+
+void Context::clear() {
   wait_idle();
   {
     std::lock_guard lock(mutex_);

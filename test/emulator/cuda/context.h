@@ -29,8 +29,10 @@ struct Context {
   void fault(CUresult code);
 
   bool retained() const { return retained_ > 0; }
-  void retain() { ++retained_; }
+  void retain();
   void release();
+  void reset();  // whoever has retained it
+  unsigned long long id() const { return id_; }  // of this life
 
   bool has_peer(int peer_gpu) const;
   void enable_peer(int peer_gpu);
@@ -44,7 +46,10 @@ struct Context {
 
  private:
   std::atomic<int> sticky_{CUDA_SUCCESS};
+  void clear();
+
   std::atomic<int> retained_{0};
+  std::atomic<unsigned long long> id_{0};
   mutable std::mutex mutex_;
   std::set<int> peers_;
   std::vector<StreamPtr> streams_;

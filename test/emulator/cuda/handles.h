@@ -43,6 +43,11 @@ class Handles {
     live_.erase(handle);
     return object;
   }
+  // What belongs to a context that is reset.
+  template <typename Predicate>
+  void remove_if(Predicate&& predicate) {
+    std::erase_if(live_, [&](const auto& one) { return predicate(*one.second); });
+  }
 
  private:
   const char* kind_;

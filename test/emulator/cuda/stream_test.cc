@@ -216,3 +216,30 @@ TEST_CASE("old and new names are found by look-up") {
   REQUIRE(found == reinterpret_cast<void*>(&cuStreamGetCaptureInfo_v3));
   REQUIRE(cuGetProcAddress("cuNothing", &found, 13000, 0, &status) == CUDA_ERROR_NOT_FOUND);
 }
+
+TEST_CASE("a reset ends a context, whoever has retained it, and the next one is another") {
+  CU(cuInit(0));
+  CUcontext context = nullptr, again = nullptr, popped = nullptr;
+  CU(cuDevicePrimaryCtxRetain(&context, 5));
+  CU(cuDevicePrimaryCtxRetain(&context, 5));
+  CU(cuCtxPushCurrent(context));
+  size_t free_before = 0, free_after = 0, total = 0;
+  CU(cuMemGetInfo(&free_before, &total));
+  CUdeviceptr memory = 0;
+  CU(cuMemAlloc(&memory, 1 << 20));
+  unsigned long long first = 0, second = 0;
+  CU(cuCtxGetId(context, &first));
+  CU(cuDevicePrimaryCtxReset(5));
+  REQUIRE(cuCtxGetId(context, &second) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  unsigned flags = 0;
+  int active = 1;
+  CU(cuDevicePrimaryCtxGetState(5, &flags, &active));
+  REQUIRE(active == 0);
+  CU(cuDevicePrimaryCtxRetain(&again, 5));
+  CU(cuCtxGetId(again, &second));
+  REQUIRE(second != first);
+  CU(cuMemGetInfo(&free_after, &total));
+  REQUIRE(free_after == free_before);
+  CU(cuCtxPopCurrent(&popped));
+  CU(cuDevicePrimaryCtxRelease(5));
+}
