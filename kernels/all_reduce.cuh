@@ -24,12 +24,15 @@ SHUNT_COLD void report_fault(const AllReduceParams& params, Fault fault, uint32_
 struct Release {
   uint32_t* counter = nullptr;  // of the lane
   uint32_t next = 0;
+  uint32_t zeroes = 0;  // the lane's flagged region is due
 
   SHUNT_DEVICE void prepare(const AllReduceParams& params, uint32_t now) {
     counter = &lane_state(params, device::block())->counter;
     next = next_counter(now);
+    zeroes = !has_outbox(params) && zeroes_flags(now, params.parts) ? 1 : 0;
     device::settle(counter);
     device::settle(next);
+    device::settle(zeroes);
   }
 };
 
@@ -325,16 +328,16 @@ SHUNT_COLD void wipe_outbox(const AllReduceParams& params, uint32_t counter, uin
   }
 }
 
-// All of the header warp but its first thread zero this lane's whole flagged region of one part, in every mailbox that this rank reads. After
+// The header warp zeroes this lane's whole flagged region of one part, in every mailbox that this rank reads. After
 // the block barrier only: all packets of the part have been read, and peers write it again no sooner than two
 // calls on.
-SHUNT_COLD void zero_flagged_region(const AllReduceParams& params, uint32_t counter, uint32_t thread) {
-  constexpr uint32_t kThreads = kHeaderThreads - 1;
+SHUNT_COLD void zero_flagged_region(const AllReduceParams& params, uint32_t counter, uint32_t h) {
   const uint32_t region = part_of(counter, params.parts) * params.part_bytes +
                           params.flagged_offset + device::block() * params.flagged_lane_bytes;
   for (uint32_t i = 0; i < params.ranks - 1u; ++i) {
     auto* mailbox = const_cast<unsigned char*>(params.peers[i].read);
-    for (uint32_t at = thread * kPacketBytes; at < params.flagged_lane_bytes; at += kThreads * kPacketBytes) {
+    for (uint32_t at = h * kPacketBytes; at < params.flagged_lane_bytes;
+         at += kHeaderThreads * kPacketBytes) {
       device::store(mailbox + region + at, Packet{}, Word::k8, false);
     }
   }
@@ -362,22 +365,19 @@ SHUNT_DEVICE void all_reduce(const AllReduceParams& params) {
   Release release;
   if (lane.active()) {
     reason = lane.run(counter, release);
-  } else if (thread == data_threads) {
+  } else {
     release.prepare(params, counter);
-  } else if (thread >= data_threads + kHeaderThreads) {
-    wipe_outbox(params, counter, thread - data_threads - kHeaderThreads);
-  }  // The rest of the header warp does nothing: it would hold up the header.
+    if (thread >= data_threads + kHeaderThreads) {
+      wipe_outbox(params, counter, thread - data_threads - kHeaderThreads);
+    }
+  }
   if (!SHUNT_LIKELY(reason == Stop::kNone)) lane.stop(reason);
   // The counter advances only when every thread of the lane has read everything of this call.
   const bool stopped = device::barrier_any(reason != Stop::kNone);
   if (thread < data_threads || stopped) return;
-  if (thread != data_threads) {
-    if (!has_outbox(params) && zeroes_flags(counter, params.parts)) {
-      zero_flagged_region(params, counter, thread - data_threads - 1);
-    }
-    return;
-  }
+  if (!SHUNT_LIKELY(release.zeroes == 0)) zero_flagged_region(params, counter, thread - data_threads);
   // The thread that claimed the lane gives it back.
+  if (thread != data_threads) return;
   if (has_outbox(params)) {
     LaneState* state = lane_state(params, device::block());
     device::store_word(&state->left[part_of(counter, kSharedParts)], lane.leaves());

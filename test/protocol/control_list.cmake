@@ -40,7 +40,7 @@ shunt_control_fails(one_region wrong-sum --cap 256 --placement push --shots one)
 
 # Flagged regions never zeroed: after 2^32 calls a slot still holds the flag that is due again.
 shunt_control_edit(no_zeroing all_reduce.cuh
-  [[zero_flagged_region(params, counter, thread - data_threads - 1);]]
+  [[zero_flagged_region(params, counter, thread - data_threads);]]
   [[]])
 shunt_add_control(no_zeroing)
 shunt_control_fails(no_zeroing wrong-sum --program wrap --cap 2048 --types flagged --placement push --shots one)
