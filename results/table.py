@@ -35,6 +35,19 @@ def machine_line(document):
     return ", ".join(parts)
 
 
+def table(rows):
+    text = "| bytes | NCCL, us | nccl-shunt, us | ratio | |\n| --- | --- | --- | --- | --- |\n"
+    for row in rows:
+        text += (f"| {size(row['bytes'])} | {row['nccl_us']:.2f} | {row['shunt_us']:.2f} | "
+                 f"{row['shunt_us'] / row['nccl_us']:.2f} | "
+                 f"{'shunted' if row['shunted'] else 'forwarded'} |\n")
+    return text
+
+
+MEASURED = {"bench_measured_peer": "The cap measured (`SHUNT_CAP=measure`), peer memory",
+            "bench_measured_host": "The cap measured, host memory, `NCCL_P2P_DISABLE=1` for both"}
+
+
 def tables():
     text = ""
     for path in sorted(FOLDER.glob("*.json")):
@@ -42,13 +55,11 @@ def tables():
         rows = document["figures"].get("bench", [])
         if not rows:
             continue
-        text += f"\n{machine_line(document)}\n\n"
-        text += "| bytes | NCCL, us | nccl-shunt, us | ratio | |\n| --- | --- | --- | --- | --- |\n"
-        for row in rows:
-            text += (f"| {size(row['bytes'])} | {row['nccl_us']:.2f} | {row['shunt_us']:.2f} | "
-                     f"{row['shunt_us'] / row['nccl_us']:.2f} | "
-                     f"{'shunted' if row['shunted'] else 'forwarded'} |\n")
+        text += f"\n{machine_line(document)}\n\n" + table(rows)
         text += f"\nPrinted by `{document['figures']['bench_command']}`.\n"
+        for figure, title in MEASURED.items():
+            if document["figures"].get(figure):
+                text += f"\n{title}, printed by `test/gpu/run.sh bench`:\n\n" + table(document["figures"][figure])
     return text or "\nNone yet.\n"
 
 

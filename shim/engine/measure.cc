@@ -13,7 +13,6 @@ namespace {
 
 constexpr int kCalls = 10;    // that are timed at once, after one that brings the ranks together
 constexpr int kRepeats = 3;   // the fastest counts: everything that disturbs makes it slower
-constexpr float kGain = 0.97f;
 constexpr uint64_t kHoldNs = 20'000'000;
 constexpr double kLimitSeconds = 5;
 
@@ -149,32 +148,6 @@ void time_size(Timers& timers, std::span<LocalRank> locals, const Verdict& verdi
 }
 
 }  // namespace
-
-std::optional<std::array<float, kTimedPaths>> slowest(std::span<const Timing> table) {
-  std::array<float, kTimedPaths> out{};
-  for (const Timing& timing : table) {
-    for (uint32_t path = 0; path < kTimedPaths; ++path) {
-      if (!std::isfinite(timing.us[path]) || timing.us[path] <= 0) return {};
-      out[path] = std::max(out[path], timing.us[path]);
-    }
-  }
-  return out;
-}
-
-bool wins(const std::array<float, kTimedPaths>& times) {
-  return std::min(times[1], times[2]) <= kGain * times[0];
-}
-
-Found judge_times(std::span<const std::array<float, kTimedPaths>> times) {
-  Found found;
-  size_t size = 0;
-  while (size < times.size() && wins(times[size])) found.cap = kTimedSizes[size++];
-  // From the largest size down, as long as two shots are clearly faster.
-  while (size-- > 0 && times[size][2] <= kGain * times[size][1]) {
-    found.two_shot_from = static_cast<uint32_t>(kTimedSizes[size]);
-  }
-  return found;
-}
 
 std::optional<Found> measure(std::span<LocalRank> locals, Gatherer& gatherer, Verdict& verdict,
                              uint32_t& calls) {

@@ -1,10 +1,13 @@
 // Cases 39 and 41 without processes: what is made of the records that ranks gather, whoever sent
 // them. A hostile record or one of another version is a refusal, never a crash, and every rank
 // decides alike.
+#include <array>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <vector>
 
+#include "shim/engine/measure.h"
 #include "shim/engine/verdict.h"
 #include "test/catch.h"
 #include "test/protocol/random.h"
@@ -145,7 +148,7 @@ TEST_CASE("other versions and malformed records are refusals") {
     require_refusal(changed(3, 1, [&](Facts& f) { f.max_lanes = lanes; }), Level::kWarning,
                     malformed);
   }
-  for (const uint64_t cap : {kMostCap + 1, ~uint64_t{0}}) {
+  for (const uint64_t cap : {kMostCap + 1, kMeasuredCap - 1}) {
     require_refusal(changed(3, 1, [&](Facts& f) { f.cap = cap; }), Level::kWarning, malformed);
   }
   require_refusal(changed(3, 1, [](Facts& f) { f.enable = static_cast<EnableFact>(3); }),
@@ -190,6 +193,42 @@ TEST_CASE("settings that differ") {
   CHECK(judge_facts(table_of(2)).float8);
   CHECK_FALSE(judge_facts(changed(2, 1, [](Facts& f) { f.compute_major = 8; })).float8);
   CHECK_FALSE(judge_facts(changed(2, 0, [](Facts& f) { f.nccl_version = 21805; })).float8);
+}
+
+TEST_CASE("a cap is measured only where all ranks ask for it") {
+  std::vector<Facts> table = table_of(3);
+  for (Facts& f : table) f.cap = kMeasuredCap;
+  CHECK(judge_facts(table).measured);
+  CHECK(judge_facts(table).cap == most_measured(3));
+  table[1].cap = 8192;
+  CHECK_FALSE(judge_facts(table).measured);
+  CHECK(judge_facts(table).cap == 8192);
+  table[1].cap = 0;
+  CHECK_FALSE(judge_facts(table).measured);
+  CHECK(judge_facts(table).cap == kDefaultCapMore);
+  for (const uint32_t ranks : {2u, 4u, 8u, 16u}) {
+    const DeviceLimits limits;
+    CHECK(plan_geometry(ranks, most_measured(ranks), limits).slab_bytes() <= size_t{32} << 20);
+  }
+}
+
+TEST_CASE("times decide what is shunted") {
+  using Times = std::array<float, kTimedPaths>;  // NCCL, one shot, two shots
+  CHECK(judge_times(std::vector<Times>{}).cap == 0);
+  CHECK(judge_times(std::vector<Times>{{10, 10, 10}}).cap == 0);    // no gain is no reason
+  CHECK(judge_times(std::vector<Times>{{10, 9.8f, 20}}).cap == 0);  // nor is noise
+  const std::vector<Times> typical = {{6, 2, 3}, {7, 3, 3.5f}, {8, 5, 4}, {10, 9, 6}, {12, 13, 14}, {20, 1, 1}};
+  CHECK(judge_times(typical) == Found{kTimedSizes[3], static_cast<uint32_t>(kTimedSizes[2])});
+  // Two shots must go on winning up to the cap.
+  CHECK(judge_times(std::vector<Times>{{6, 3, 2}, {6, 2, 3}}).two_shot_from == ~0u);
+  CHECK(judge_times(std::vector<Times>{{6, 3, 2}}).two_shot_from == kTimedSizes[0]);
+  // The slowest rank counts, and what is no time is none.
+  Timing a{{}, {5, 2, 3}}, b{{}, {4, 3, 2}};
+  CHECK(*slowest(std::vector<Timing>{a, b}) == Times{5, 3, 3});
+  for (const float odd : {0.0f, -1.0f, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    b.us[1] = odd;
+    CHECK_FALSE(slowest(std::vector<Timing>{a, b}));
+  }
 }
 
 TEST_CASE("placements are tried in one order by all") {

@@ -54,6 +54,7 @@ shunt_add_case(hosts_cases case_42_grouped_on_one_rank_only 60)
 
 # Pure decisions: no processes.
 shunt_add_catch_test(hosts_verdict_test hosts_verdict_test.cc
-  ${PROJECT_SOURCE_DIR}/shim/engine/verdict.cc)
+  ${PROJECT_SOURCE_DIR}/shim/engine/verdict.cc
+  ${PROJECT_SOURCE_DIR}/shim/engine/judge_times.cc)
 target_link_libraries(hosts_verdict_test PRIVATE shunt_plan)
 set_tests_properties(hosts_verdict_test PROPERTIES LABELS "unit;cases" TIMEOUT 60)

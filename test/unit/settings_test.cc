@@ -208,9 +208,11 @@ TEST_CASE("NCCL_P2P_DISABLE is read as NCCL reads it and never complained of") {
 }
 
 TEST_CASE("an error line names variable, value, what is allowed and the default") {
+  CHECK(accepted("SHUNT_CAP", "Measure").cap_measured);
+  CHECK_FALSE(accepted("SHUNT_CAP", "64K").cap_measured);
   CHECK(refused("SHUNT_CAP", "1 MB") ==
         "SHUNT_CAP=\"1 MB\" is not a size; allowed: bytes, with K or M for powers of 1024, at most "
-        "16M; "
+        "16M; measure; "
         "0, off, false, no or empty: nothing is shunted; using the default: 128K for 2 ranks, 64K for more");
   CHECK_THAT(
       refused("SHUNT_LOG", "lo\"ud\x1b[31m\n\\"),
