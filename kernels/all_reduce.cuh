@@ -38,7 +38,7 @@ struct Release {
 
 // One lane's part of one call, seen by one thread: a data thread with its packets, or the header thread, whose only
 // packet is the header. That goes the same way through the same instructions: instructions are fetched anew by
-// each launch, and one far jump costs 0.2 us. kPeerBatch: peers polled at once.
+// each launch, and far code comes late. kPeerBatch: peers polled at once.
 template <DataType kType, Protocol kProtocol, Variant kVariant, uint32_t kPeerBatch>
 class Lane {
  public:
@@ -345,7 +345,7 @@ SHUNT_COLD void zero_flagged_region(const AllReduceParams& params, uint32_t coun
 
 // Data threads, then the header warp, whose first thread claims the lane: before anything else in the block, since
 // all wait for that. In lane 0 that thread exchanges headers too: one lane will do, since every call uses it and a
-// kernel ends only when all its lanes have. (Headers of all lanes cost 5 us in host memory.)
+// kernel ends only when all its lanes have. (In host memory a header costs a lane more than its data.)
 template <DataType kType, Protocol kProtocol, Variant kVariant, uint32_t kPeerBatch>
 SHUNT_DEVICE void all_reduce(const AllReduceParams& params) {
   const uint32_t data_threads = params.data_warps * 32u;

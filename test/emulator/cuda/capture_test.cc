@@ -177,11 +177,9 @@ TEST_CASE("capture info names the graph and what comes next") {
 TEST_CASE("unsafe calls are prohibited by mode") {
   Gpu gpu(0);
   TestStream stream;
-  TestMemory memory(100);
+  // A synchronous set is no rule: driver 580 does not answer kUnsafe to it, the emulator does.
   for (CUstreamCaptureMode mode : {kGlobal, kThreadLocal}) {
     REQUIRE(while_capturing(stream, mode, allocate_and_free) == kUnsafe);
-    REQUIRE(while_capturing(stream, mode, [&] { return cuMemsetD8(memory.address, 0, 100); }) ==
-            kUnsafe);
   }
   REQUIRE(while_capturing(stream, kRelaxed, allocate_and_free) == kFine);
   REQUIRE(while_capturing(stream, kGlobal, [] {
