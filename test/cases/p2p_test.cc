@@ -251,3 +251,27 @@ TEST_CASE("case_08_settings") {
     CHECK(total(job.output(), "shunted") == 2 * calls_up_to(kCapOfTwo));
   }
 }
+
+// What emulated GPUs find is chance; that all ranks make the same of it is not.
+TEST_CASE("case_37_measured_cap") {
+  for (const int ranks : {2, 3}) {
+    Job job("verify", {.ranks = ranks, .environment = {{"SHUNT_CAP", "measure"}, {"SHUNT_LOG", "debug"}}});
+    CHECK(job.trouble(60) == "");
+    const std::string all = job.output();
+    INFO(all);
+    const auto n = static_cast<unsigned long long>(ranks);
+    CHECK(count_of(all, "all right\n") == static_cast<size_t>(ranks));
+    CHECK(lines_of(all, "debug", {"NCCL", "one shot", "two shots"}).size() >= 1);
+    CHECK(lines_of(all, "info", {"(measured)"}).size() + lines_of(all, "info", {"NCCL is faster"}).size() == 1);
+    CHECK(total(all, "shunted") % n == 0);
+    CHECK(total(all, "shunted") + total(all, "forwarded") == n * kCalls);
+  }
+  // One rank has a cap of its own: nothing is measured, and all have that.
+  Job job("verify", {.environment = {{"SHUNT_LOG", "debug"}}, .of_rank = [](int rank) {
+                       return Environment{{"SHUNT_CAP", rank == 0 ? "measure" : "4096"}};
+                     }});
+  CHECK(job.trouble() == "");
+  CHECK(lines_of(job.output(), "debug", {"NCCL", "one shot"}).empty());
+  CHECK(lines_of(job.output(), "info", {"cap 4096 bytes"}).size() == 1);
+  CHECK(total(job.output(), "shunted") == 2 * calls_up_to(4096));
+}
