@@ -17,7 +17,7 @@ constexpr int kLibraries = 4;
 struct Library {
   std::atomic<const void*> base{nullptr};
   std::atomic<bool> filled{false};
-  char name[256] = "";
+  std::atomic<const char*> name{""};  // of the loaded file, which stays loaded
   void* real[shunt::kHooks] = {};
   void* wrappers[shunt::kHooks] = {};
 };
@@ -56,7 +56,7 @@ struct Wrapper<slot, hook, Result(Arguments...)> {
     Library& library = libraries[slot];
     if (traced()) {
       char who[300];
-      snprintf(who, sizeof who, "%s %s", inside != nullptr ? "nested" : "engine", library.name);
+      snprintf(who, sizeof who, "%s %s", inside != nullptr ? "nested" : "engine", library.name.load());
       trace(who, kNames[hook]);
     }
     if (inside != nullptr) return Nested<hook, Result(Arguments...)>::call(arguments...);
@@ -111,8 +111,7 @@ shunt::HookTable adopt(const Dl_info& info) {
     result = library.wrappers;
     if (library.filled.load(std::memory_order_acquire)) return true;
     const char* slash = strrchr(info.dli_fname, '/');
-    snprintf(library.name, sizeof library.name, "%s",
-             slash != nullptr ? slash + 1 : info.dli_fname);
+    library.name.store(slash != nullptr ? slash + 1 : info.dli_fname);
     void* handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     if (handle != nullptr) dlclose(handle);  // what keeps it loaded is the preloaded file
     fill<slot>(library, handle != nullptr ? handle : dlopen(nullptr, RTLD_LAZY));
