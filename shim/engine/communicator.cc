@@ -98,7 +98,8 @@ ncclResult_t Communicator::all_reduce(const AllReduceCall& call, Verifications& 
     cu::Result result = order_.before(call.stream, place);
     if (result != cu::kSuccess) return to_nccl(result, kOrdering);
     ++calls_;
-    // Captured calls are captured on all ranks (NCCL's own rule), so all ranks count alike.
+    // Captured calls are captured on all ranks, so all ranks count alike (NCCL User Guide, "Using NCCL with CUDA
+    // Graphs": whether an operation is captured must be uniform over all ranks).
     if (verdict_.verify != 0 && !place.capturing && ++eager_ % verdict_.verify == 0) {
       cu::RelaxedCaptureScope relaxed;  // memory is allocated; another thread may be capturing
       due.push_back(

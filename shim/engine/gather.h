@@ -50,10 +50,13 @@ class Gatherer {
     return table;
   }
 
+  // Until the streams of all locals are idle. Ends otherwise by an abort or a dead peer only, and says after a
+  // while that it lasts: throws GatherFailed, or cu::Error.
+  void wait(const char* round);
+
  private:
   void exchange(const unsigned char* mine, size_t bytes, unsigned char* table, const char* round);
   void enqueue_all(size_t total);
-  void wait(const char* round);
   std::string dead_text(uint32_t dead) const;
 
   std::span<LocalRank> locals_;

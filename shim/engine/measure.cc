@@ -1,9 +1,6 @@
 #include "shim/engine/measure.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <thread>
 
 #include "shim/engine/log.h"
 #include "shim/engine/probe.h"
@@ -14,7 +11,11 @@ namespace {
 constexpr int kCalls = 10;    // that are timed at once, after one that brings the ranks together
 constexpr int kRepeats = 3;   // the fastest counts: everything that disturbs makes it slower
 constexpr uint64_t kHoldNs = 20'000'000;
-constexpr double kLimitSeconds = 5;
+constexpr const char* kRound = "measure";
+
+void check_nccl(const NcclLibrary& library, ncclResult_t result) {
+  if (result != ncclSuccess) throw GatherFailed{result, std::string("ncclAllReduce: ") + library.error_string(result)};
+}
 
 // One local's buffers and events.
 class Timer {
@@ -62,10 +63,9 @@ class Timer {
   void call_nccl(uint64_t bytes) {
     cu::ContextScope current(local_.device->context);
     const NcclLibrary& library = local_.communicator->library();
-    const ncclResult_t result = library.call<k_ncclAllReduce>(
-        reinterpret_cast<const void*>(scratch_.device()), reinterpret_cast<void*>(recv_), size_t{bytes / 2},
-        ncclFloat16, ncclSum, local_.communicator->handle(), stream());
-    if (result != ncclSuccess) throw GatherFailed{result, std::string("ncclAllReduce: ") + library.error_string(result)};
+    check_nccl(library, library.call<k_ncclAllReduce>(
+                            reinterpret_cast<const void*>(scratch_.device()), reinterpret_cast<void*>(recv_),
+                            size_t{bytes / 2}, ncclFloat16, ncclSum, local_.communicator->handle(), stream()));
   }
   void call_shunt(uint64_t bytes, const DeviceLimits& limits, uint32_t number) {
     cu::ContextScope current(local_.device->context);
@@ -94,27 +94,20 @@ void call_all(Timers& timers, std::span<LocalRank> locals, TimedPath path, uint6
     return;
   }
   const NcclLibrary& library = locals[0].communicator->library();
-  if (locals.size() > 1) (void)library.call<k_ncclGroupStart>();
-  for (const auto& timer : timers) timer->call_nccl(bytes);
-  if (locals.size() > 1) (void)library.call<k_ncclGroupEnd>();
-}
-
-void wait_idle(std::span<LocalRank> locals) {
-  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                           std::chrono::duration<double>(kLimitSeconds));
-  for (LocalRank& local : locals) {
-    cu::ContextScope current(local.device->context);
-    while (!local.stream->idle()) {
-      if (local.communicator->aborted()) throw GatherFailed{ncclInvalidUsage, "aborted"};
-      if (Clock::now() > deadline) throw cu::Error("the measured calls do not end", -1);
-      std::this_thread::sleep_for(std::chrono::microseconds(5));
-    }
+  const bool several = locals.size() > 1;
+  if (several) check_nccl(library, library.call<k_ncclGroupStart>());
+  try {
+    for (const auto& timer : timers) timer->call_nccl(bytes);
+  } catch (...) {
+    if (several) (void)library.call<k_ncclGroupEnd>();  // left open it would swallow every later call
+    throw;
   }
+  if (several) check_nccl(library, library.call<k_ncclGroupEnd>());
 }
 
 // Microseconds a call, of each local.
-std::vector<float> time_once(Timers& timers, std::span<LocalRank> locals, TimedPath path, uint64_t bytes,
-                             const DeviceLimits& limits, uint32_t& calls) {
+std::vector<float> time_once(Timers& timers, std::span<LocalRank> locals, Gatherer& gatherer, TimedPath path,
+                             uint64_t bytes, const DeviceLimits& limits, uint32_t& calls) {
   const auto call = [&] { call_all(timers, locals, path, bytes, limits, path == TimedPath::kNccl ? 0 : ++calls); };
   for (const auto& timer : timers) timer->hold();
   call();
@@ -122,29 +115,54 @@ std::vector<float> time_once(Timers& timers, std::span<LocalRank> locals, TimedP
   for (int i = 0; i < kCalls; ++i) call();
   for (const auto& timer : timers) timer->mark(true);
   for (const auto& timer : timers) timer->release();
-  wait_idle(locals);
+  gatherer.wait(kRound);
   std::vector<float> times;
   for (const auto& timer : timers) times.push_back(timer->elapsed_us() / kCalls);
   return times;
 }
 
-void time_size(Timers& timers, std::span<LocalRank> locals, const Verdict& verdict, uint64_t bytes,
-               std::span<Timing> out, uint32_t& calls) {
+void time_path(Timers& timers, std::span<LocalRank> locals, Gatherer& gatherer, const Verdict& verdict,
+               TimedPath path, uint64_t bytes, std::span<Timing> out, uint32_t& calls) {
   DeviceLimits limits = verdict.limits;
-  // NCCL may connect here for the first time at this size, which waits for the device: not behind a hold.
-  call_all(timers, locals, TimedPath::kNccl, bytes, limits, 0);
-  wait_idle(locals);
-  for (uint32_t path = 0; path < kTimedPaths; ++path) {
-    limits.two_shot_from = static_cast<TimedPath>(path) == TimedPath::kTwoShots ? 0 : ~0u;
-    for (int repeat = 0; repeat < kRepeats; ++repeat) {
-      const std::vector<float> times =
-          time_once(timers, locals, static_cast<TimedPath>(path), bytes, limits, calls);
-      for (size_t i = 0; i < times.size(); ++i) {
-        float& us = out[i].us[path];
-        us = repeat == 0 ? times[i] : std::min(us, times[i]);
-      }
+  limits.two_shot_from = path == TimedPath::kTwoShots ? 0 : ~0u;
+  for (int repeat = 0; repeat < kRepeats; ++repeat) {
+    const std::vector<float> times = time_once(timers, locals, gatherer, path, bytes, limits, calls);
+    for (size_t i = 0; i < times.size(); ++i) {
+      float& us = out[i].us[static_cast<size_t>(path)];
+      us = repeat == 0 ? times[i] : std::min(us, times[i]);
     }
   }
+}
+
+// NCCL's calls are the same on all ranks or none: one that fails in between ends preparing, since the next round
+// would meet another rank's measured call.
+void time_nccl(Timers& timers, std::span<LocalRank> locals, Gatherer& gatherer, const Verdict& verdict,
+               uint64_t bytes, std::span<Timing> out, uint32_t& calls) {
+  try {
+    // It may connect here for the first time at this size, which waits for the device: not behind a hold.
+    call_all(timers, locals, TimedPath::kNccl, bytes, verdict.limits, 0);
+    gatherer.wait(kRound);
+    time_path(timers, locals, gatherer, verdict, TimedPath::kNccl, bytes, out, calls);
+  } catch (const cu::Error& error) {
+    throw GatherFailed{ncclUnhandledCudaError, std::string(kRound) + ": " + error.what()};
+  }
+}
+
+// Why the times of this size are none, empty if they are some. A wait that came to its deadline makes every later
+// kernel end at once: fast, and wrong.
+std::string time_shunt(Timers& timers, std::span<LocalRank> locals, Gatherer& gatherer, const Verdict& verdict,
+                       uint64_t bytes, std::span<Timing> out, uint32_t& calls) {
+  try {
+    for (const TimedPath path : {TimedPath::kOneShot, TimedPath::kTwoShots}) {
+      time_path(timers, locals, gatherer, verdict, path, bytes, out, calls);
+    }
+    for (const LocalRank& local : locals) {
+      if (local.set->clean_state(local.stream->get()) == 0) return "a measured call did not end by data";
+    }
+  } catch (const cu::Error& error) {
+    return error.what();
+  }
+  return "";
 }
 
 }  // namespace
@@ -163,18 +181,23 @@ std::optional<Found> measure(std::span<LocalRank> locals, Gatherer& gatherer, Ve
   for (size_t size = 0; size <= std::size(kTimedSizes); ++size) {
     if (size > 0 && kTimedSizes[size - 1] > verdict.cap) break;
     std::vector<Timing> mine(locals.size(), Timing{{1, 0, 0, -1, 0, {}}, {1, 1, 1}});
-    try {
-      if (size > 0) time_size(timers, locals, verdict, kTimedSizes[size - 1], mine, calls);
-    } catch (const cu::Error& error) {
-      trouble = error.what();
+    if (size > 0) {
+      const uint64_t bytes = kTimedSizes[size - 1];
+      try {
+        time_nccl(timers, locals, gatherer, verdict, bytes, mine, calls);
+        trouble = time_shunt(timers, locals, gatherer, verdict, bytes, mine, calls);
+      } catch (...) {
+        for (auto& timer : timers) (void)timer.release();  // NCCL may still write to its memory
+        throw;
+      }
     }
     for (Timing& timing : mine) {
       if (!trouble.empty()) refuse(timing.answer, trouble);
     }
-    const std::vector<Timing> table = gatherer.gather<Timing>(mine, "measure");
+    const std::vector<Timing> table = gatherer.gather<Timing>(mine, kRound);
     std::vector<Answer> answers;
     for (const Timing& timing : table) answers.push_back(timing.answer);
-    judge_answers(verdict, answers, "measure");
+    judge_answers(verdict, answers, kRound);
     if (!verdict.shunt) return {};
     if (size == 0) continue;
     const auto now = slowest(table);

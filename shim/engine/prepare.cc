@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "shim/engine/gather.h"
+#include "shim/engine/known_gpus.h"
 #include "shim/engine/log.h"
 #include "shim/engine/measure.h"
 #include "shim/engine/probe.h"
@@ -62,47 +63,6 @@ void fill_settings_facts(Facts& facts) {
 }
 
 constexpr Answer kYes{1, 0, 0, -1, 0, {}};
-
-// What this process knows of the GPUs of a communicator: a broken machine is found out once, not anew by each
-// communicator, and so is the cap.
-class Memory {
- public:
-  static Memory& get() {
-    static auto& memory = *new Memory;
-    return memory;
-  }
-  // A bit for each placement that failed.
-  uint32_t broken(std::span<const Facts> facts) {
-    std::lock_guard lock(mutex_);
-    return by_gpus_[key(facts)].broken;
-  }
-  void add_broken(std::span<const Facts> facts, Placement placement) {
-    std::lock_guard lock(mutex_);
-    by_gpus_[key(facts)].broken |= 1u << static_cast<uint32_t>(placement);
-  }
-  std::optional<Found> found(std::span<const Facts> facts, Placement placement) {
-    std::lock_guard lock(mutex_);
-    return by_gpus_[key(facts)].found[static_cast<size_t>(placement)];
-  }
-  void set_found(std::span<const Facts> facts, Placement placement, const Found& found) {
-    std::lock_guard lock(mutex_);
-    by_gpus_[key(facts)].found[static_cast<size_t>(placement)] = found;
-  }
-
- private:
-  struct Known {
-    uint32_t broken = 0;
-    std::optional<Found> found[kPlacements];
-  };
-  static std::string key(std::span<const Facts> facts) {
-    std::vector<std::string> gpus;
-    for (const Facts& f : facts) gpus.emplace_back(reinterpret_cast<const char*>(f.gpu), sizeof(f.gpu));
-    std::sort(gpus.begin(), gpus.end());
-    return std::accumulate(gpus.begin(), gpus.end(), std::string());
-  }
-  std::mutex mutex_;
-  std::map<std::string, Known> by_gpus_;
-};
 
 // All rounds for one communicator.
 class Preparation {
@@ -206,7 +166,7 @@ void Preparation::answer_links(std::span<const Facts> facts, std::span<Answer> m
       }
     }
     mine[i].all_nvlink = all ? 1 : 0;
-    mine[i].broken = Memory::get().broken(facts);
+    mine[i].broken = KnownGpus::get().broken(facts);
   }
 }
 
@@ -241,7 +201,7 @@ void Preparation::negotiate(Gatherer& gatherer) {
   while (!try_placement(gatherer)) {
     const Placement failed = verdict_.geometry.placement;
     give_up_sets();
-    if (mapped_) Memory::get().add_broken(facts_, failed);
+    if (mapped_) KnownGpus::get().add_broken(facts_, failed);
     const std::string why = verdict_.reason;
     if (!next_placement(verdict_)) return;
     if (locals_[0].rank() == 0) {
@@ -261,7 +221,7 @@ struct Remembered {
 
 void Preparation::find_cap(Gatherer& gatherer) {
   const Placement placement = verdict_.geometry.placement;
-  const std::optional<Found> before = Memory::get().found(facts_, placement);
+  const std::optional<Found> before = KnownGpus::get().found(facts_, placement);
   const Remembered mine{before ? 1u : 0u, before ? before->two_shot_from : 0, before ? before->cap : 0};
   const std::vector<Remembered> table =
       gatherer.gather<Remembered>(std::vector<Remembered>(locals_.size(), mine), "cap");
@@ -271,13 +231,15 @@ void Preparation::find_cap(Gatherer& gatherer) {
   const std::optional<Found> found = all ? Found{table[0].cap, table[0].two_shot_from}
                                          : measure(locals_, gatherer, verdict_, calls_);
   if (!found) return;
-  Memory::get().set_found(facts_, placement, *found);
+  KnownGpus::get().set_found(facts_, placement, *found);
   verdict_.cap = std::min(verdict_.cap, found->cap);
   verdict_.limits.two_shot_from = found->two_shot_from;
   if (found->cap == 0) {
     verdict_.shunt = false;
     verdict_.level = Level::kInfo;
     verdict_.reason = "NCCL is faster at every size";
+    // Nothing is wrong with the sets: the next communicator need not make and probe others.
+    for (LocalRank& local : locals_) SlabPool::get().give(std::move(local.set));
   }
 }
 

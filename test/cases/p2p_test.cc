@@ -266,6 +266,15 @@ TEST_CASE("case_37_measured_cap") {
     CHECK(total(all, "shunted") % n == 0);
     CHECK(total(all, "shunted") + total(all, "forwarded") == n * kCalls);
   }
+  // Data is lost only once the probe has passed: what is then timed has not ended, and nobody may rely on it.
+  {
+    Job job("verify", {.environment = {{"SHUNT_CAP", "measure"}, {"EMU_DROP", "0>1:after=45"}}});
+    CHECK(job.trouble(60) == "");
+    INFO(job.output());
+    CHECK(count_of(job.output(), "all right\n") == 2);
+    CHECK(total(job.output(), "shunted") == 0);
+    CHECK(lines_of(job.output(), "warning", {"(measure)", "did not end"}).size() == 1);
+  }
   // One rank has a cap of its own: nothing is measured, and all have that.
   Job job("verify", {.environment = {{"SHUNT_LOG", "debug"}}, .of_rank = [](int rank) {
                        return Environment{{"SHUNT_CAP", rank == 0 ? "measure" : "4096"}};
