@@ -20,21 +20,16 @@ SHUNT_COLD void report_fault(const AllReduceParams& params, Fault fault, uint32_
   device::trap();
 }
 
-// What is left to do once all threads have read everything; worked out while they wait.
-struct Release {
-  uint32_t* counter = nullptr;  // of the lane
-  uint32_t next = 0;
-  uint32_t zeroes = 0;  // the lane's flagged region is due
+// A peer makes another call: its header came with this lane's counter.
+SHUNT_COLD Stop report_mismatch(const AllReduceParams& params, uint32_t index, uint64_t theirs) {
+  report_fault(params, Fault::kTagMismatch, peer_at(params.rank, index), theirs);
+  return Stop::kTrapped;
+}
 
-  SHUNT_DEVICE void prepare(const AllReduceParams& params, uint32_t now) {
-    counter = &lane_state(params, device::block())->counter;
-    next = next_counter(now);
-    zeroes = !has_outbox(params) && zeroes_flags(now, params.parts) ? 1 : 0;
-    device::settle(counter);
-    device::settle(next);
-    device::settle(zeroes);
-  }
-};
+// Keeps later kernels from running.
+SHUNT_COLD void remember_stop(const AllReduceParams& params, Stop reason) {
+  device::store_word(stop_word(params), static_cast<uint32_t>(reason));
+}
 
 // One lane's part of one call, seen by one thread: a data thread with its packets, or the header thread, whose only
 // packet is the header. That goes the same way through the same instructions: instructions are fetched anew by
@@ -43,6 +38,7 @@ template <DataType kType, Protocol kProtocol, Variant kVariant, uint32_t kPeerBa
 class Lane {
  public:
   using C = Codec<kType, kProtocol, kVariant == Variant::kFast>;
+  static constexpr bool kIsPair = kVariant == Variant::kFast && kPeerBatch == 1 && device::kSumsCommute;
 
   // `thread` of `threads` data threads; the next one is the header thread (of lane 0). Everything that does not
   // depend on the call counter happens here, while that is on its way: the addresses, and the first packet.
@@ -52,6 +48,8 @@ class Lane {
         peers_(kPeerBatch == 1 ? 1 : params.ranks - 1u),
         thread_(thread),
         threads_(threads),
+        parts_(params.parts),
+        part_bytes_(params.part_bytes),
         first_(device::block() * params.packets_per_lane),
         header_(thread == threads && device::block() == 0) {
     const uint32_t packets = (params.bytes + C::kPayload - 1) / C::kPayload;
@@ -75,13 +73,18 @@ class Lane {
     device::settle(result_.at);
     device::settle(result_.left);
     sent_ = C::encode(own_, 0);
+    if (kVariant == Variant::kFast && active()) {
+      device::pin(to_, from_);
+      device::pin(sent_);
+      device::pin(parts_, part_bytes_);
+    }
   }
 
   SHUNT_DEVICE bool active() const { return thread_ < end_; }
 
   // Returns why it stopped, kNone if it finished.
-  SHUNT_DEVICE Stop run(uint32_t counter, Release& release) {
-    const uint32_t part = part_of(counter, params_.parts) * params_.part_bytes;
+  SHUNT_DEVICE Stop run(uint32_t counter) {
+    const uint32_t part = part_of(counter, parts_) * part_bytes_;
     data_ += part;
     to_ += part;
     from_ += part;
@@ -89,20 +92,10 @@ class Lane {
     Wait wait(params_, counter);
     if constexpr (kVariant == Variant::kFast) {
       send(thread_, sent);
-      release.prepare(params_, counter);
       return sum_up(thread_, own_, wait, false);
     } else {
-      release.prepare(params_, counter);
       return params_.two_shot && !header_ ? two_shots(sent, wait) : one_shot(sent, wait);
     }
-  }
-
-  // Tells the host of a peer's other call, or keeps later kernels from running.
-  SHUNT_DEVICE void stop(Stop reason) const {
-    if (reason == Stop::kMismatch) {
-      report_fault(params_, Fault::kTagMismatch, peer_at(params_.rank, odd_peer_), odd_tag_);
-    }
-    device::store_word(stop_word(params_), static_cast<uint32_t>(reason));
   }
 
   // How many sentinel packets of this lane's outbox the call leaves.
@@ -214,6 +207,7 @@ class Lane {
   // Adds up packet p of all ranks and stores the sum, `to_peers` too; compares headers. Polls up to kPeerBatch
   // peers at once, so that their latencies overlap.
   SHUNT_DEVICE Stop sum_up(uint32_t p, Packet own, Wait& wait, bool to_peers) {
+    if constexpr (kIsPair) return sum_up_pair(p, own, wait);
     Sum<C> sum;
     for (uint32_t base = 0; base < peers_; base += kPeerBatch) {
       Packet got[kPeerBatch] = {};
@@ -226,9 +220,7 @@ class Lane {
         if (base + i >= peers_) break;
         if (!await(p, base + i, got[i], wait)) return wait.reason();
         if (header_ && C::tag_of_arrived(got[i]) != C::tag_of_own(own)) {
-          odd_peer_ = base + i;
-          odd_tag_ = C::tag_of_arrived(got[i]);
-          return Stop::kMismatch;
+          return report_mismatch(params_, base + i, C::tag_of_arrived(got[i]));
         }
       }
       if (!header_) add(sum, base, got, own);
@@ -244,13 +236,21 @@ class Lane {
     return Stop::kNone;
   }
 
+  // Two ranks in one shot. The shorter the code behind the wait the better: it comes late, each launch anew.
+  SHUNT_DEVICE Stop sum_up_pair(uint32_t p, Packet own, Wait& wait) {
+    Packet got = load(p, 0);
+    if (!await(p, 0, got, wait)) return wait.reason();
+    if (SHUNT_LIKELY(!header_)) {
+      C::User::store(place(p), Pair<C>::sum(own, C::decode(got)));
+      wipe(p, 0);
+      return Stop::kNone;
+    }
+    const uint64_t theirs = C::tag_of_arrived(got);
+    return SHUNT_LIKELY(theirs == C::tag_of_own(own)) ? Stop::kNone : report_mismatch(params_, 0, theirs);
+  }
+
   // Adds peers base, base + 1, ... with this rank's own packet in its place, in rank order.
   SHUNT_DEVICE void add(Sum<C>& sum, uint32_t base, const Packet (&got)[kPeerBatch], Packet own) const {
-    if constexpr (kVariant == Variant::kFast && kPeerBatch == 1 && device::kSumsCommute) {
-      sum.start(own);
-      sum.template add<ReduceOp::kSum>(C::decode(got[0]));
-      return;
-    }
     const uint32_t left = peers_ - base;
     const uint32_t here = kPeerBatch == 1 || left < kPeerBatch ? left : kPeerBatch;
     const bool last = here == left;
@@ -277,6 +277,8 @@ class Lane {
   const uint32_t peers_;
   const uint32_t thread_;
   const uint32_t threads_;
+  const uint32_t parts_;  // of a mailbox
+  const uint32_t part_bytes_;
   const uint32_t first_;  // packet of the call
   const bool header_;     // this is the header thread
   uint32_t packets_;      // of this lane
@@ -287,8 +289,6 @@ class Lane {
   typename C::User::Place result_;  // and where the sum goes
   Packet own_{};                    // this rank's: as it is added,
   Packet sent_{};                   // and as it is sent
-  uint32_t odd_peer_ = 0;           // which peer makes another call,
-  uint64_t odd_tag_ = 0;            // and which
 };
 
 // Takes the lane: its call counter, or kClaimed if there is nothing to do. One thread of the block calls this.
@@ -362,27 +362,23 @@ SHUNT_DEVICE void all_reduce(const AllReduceParams& params) {
     return;
   }
   Stop reason = Stop::kNone;
-  Release release;
-  if (lane.active()) {
-    reason = lane.run(counter, release);
-  } else {
-    release.prepare(params, counter);
-    if (thread >= data_threads + kHeaderThreads) {
-      wipe_outbox(params, counter, thread - data_threads - kHeaderThreads);
-    }
+  if (SHUNT_LIKELY(lane.active())) {
+    reason = lane.run(counter);
+  } else if (thread >= data_threads + kHeaderThreads) {
+    wipe_outbox(params, counter, thread - data_threads - kHeaderThreads);
   }
-  if (!SHUNT_LIKELY(reason == Stop::kNone)) lane.stop(reason);
+  if (!SHUNT_LIKELY(reason == Stop::kNone)) remember_stop(params, reason);
   // The counter advances only when every thread of the lane has read everything of this call.
   const bool stopped = device::barrier_any(reason != Stop::kNone);
   if (thread < data_threads || stopped) return;
-  if (!SHUNT_LIKELY(release.zeroes == 0)) zero_flagged_region(params, counter, thread - data_threads);
+  if (!SHUNT_LIKELY(has_outbox(params) || !zeroes_flags(counter, params.parts))) {
+    zero_flagged_region(params, counter, thread - data_threads);
+  }
   // The thread that claimed the lane gives it back.
   if (thread != data_threads) return;
-  if (has_outbox(params)) {
-    LaneState* state = lane_state(params, device::block());
-    device::store_word(&state->left[part_of(counter, kSharedParts)], lane.leaves());
-  }
-  device::store_word(release.counter, release.next);
+  LaneState* state = lane_state(params, device::block());
+  if (has_outbox(params)) device::store_word(&state->left[part_of(counter, kSharedParts)], lane.leaves());
+  device::store_word(&state->counter, next_counter(counter));
 }
 
 }  // namespace shunt

@@ -125,6 +125,17 @@ SHUNT_DEVICE void settle(uint32_t& value) { asm volatile("" : "+r"(value)); }
 SHUNT_DEVICE void settle(uintptr_t& value) { asm volatile("" : "+l"(value)); }
 template <typename T>
 SHUNT_DEVICE void settle(T*& value) { asm volatile("" : "+l"(value)); }
+// The same for ptxas, which moves arithmetic behind barriers: a check that cannot fail. Neither address is
+// null; no packet is all ones.
+SHUNT_DEVICE void pin(const void* a, const void* b) {
+  asm volatile("{\n .reg .pred p;\n setp.eq.u64 p, %0, 0;\n @p trap;\n}" ::"l"(
+      reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b)));
+}
+SHUNT_DEVICE void pin(const Packet& packet) {
+  asm volatile("{\n .reg .pred p;\n setp.eq.u32 p, %0, 0xffffffff;\n @p trap;\n}" ::"r"(
+      packet.w[0] & packet.w[1] & packet.w[2] & packet.w[3]));
+}
+SHUNT_DEVICE void pin(uint32_t parts, uint32_t part_bytes) { pin(Packet{{parts, part_bytes, ~0u, ~0u}}); }
 SHUNT_DEVICE void pause() {}
 SHUNT_DEVICE void sleep_ns(uint32_t ns) { __nanosleep(ns); }
 SHUNT_DEVICE uint64_t clock_ns() {
@@ -183,6 +194,9 @@ SHUNT_DEVICE uint32_t broadcast(uint32_t value, uint32_t from) {
 SHUNT_DEVICE bool barrier_any(bool predicate) { return host::barrier_or(predicate) != 0; }
 template <typename T>
 SHUNT_DEVICE void settle(T&) {}
+SHUNT_DEVICE void pin(const void*, const void*) {}
+SHUNT_DEVICE void pin(const Packet&) {}
+SHUNT_DEVICE void pin(uint32_t, uint32_t) {}
 SHUNT_DEVICE void pause() { host::pause(); }
 SHUNT_DEVICE void sleep_ns(uint32_t) {}
 SHUNT_DEVICE uint64_t clock_ns() { return host::clock_ns(); }

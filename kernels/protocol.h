@@ -70,7 +70,7 @@ struct alignas(32) LaneState {
 };
 
 // Why a lane stopped otherwise than by data. Sticky, in the rank's own device memory.
-enum class Stop : uint32_t { kNone = 0, kAborted = 1, kTimedOut = 2, kTrapped = 3, kMismatch = 4 };
+enum class Stop : uint32_t { kNone = 0, kAborted = 1, kTimedOut = 2, kTrapped = 3 };
 
 // What the host tells waiting kernels (in pinned host memory).
 enum class HostOrder : uint32_t { kRun = 0, kAbort = 1, kTrap = 2 };
