@@ -16,6 +16,8 @@ using namespace cases::life;
 
 namespace {
 
+constexpr int kPatience = 60;  // seconds: this is run beside other long tests
+
 // Where a victim is killed, and how the others' calls end then: "" in preparing, where they may not
 // come to it; "none": not at all, for the wait is NCCL's own; "any": as the call was.
 struct Point {
@@ -57,16 +59,19 @@ std::vector<Point> points(const Map& map) {
 }
 
 std::unique_ptr<Job> start(const Point& point, size_t milliseconds) {
-  Environment more{{"LIFE_WAY", point.way}};
+  Environment more{{"LIFE_WAY", point.way}, {"LIFE_PATIENCE", std::to_string(kPatience)}};
   const bool in_destroy = std::strcmp(point.end, "destroyed") == 0;
   if (in_destroy) {
     more.emplace("LIFE_TEN_CALLS", "1");
     more.emplace("LIFE_DESTROY", "1");
     more.emplace("LIFE_KILL_IN_DESTROY", std::to_string(point.line));
   }
-  auto job = std::make_unique<Job>("killed", options(in_destroy ? 0 : point.line, more));
+  JobOptions all = options(in_destroy ? 0 : point.line, more);
+  all.limit_seconds = 3 * kPatience;
+  auto job = std::make_unique<Job>("killed", all);
   if (point.line != 0) return job;
-  wait_until([&] { return job->shared().flags[kReady + kVictim].load() != 0; }, "the victim");
+  wait_until([&] { return job->shared().flags[kReady + kVictim].load() != 0; }, "the victim",
+             kPatience);
   pause_us(1000 * milliseconds);
   job->signal(kVictim);
   return job;
@@ -75,7 +80,7 @@ std::unique_ptr<Job> start(const Point& point, size_t milliseconds) {
 // NCCL's own wait, in making the communicator or in a forwarded call: nothing comes out of it.
 // `may_end`: where a shunted call waits, that ends as ever.
 void check_no_end(Job& job, bool may_end) {
-  REQUIRE(job.wait(kVictim, 20));
+  REQUIRE(job.wait(kVictim, kPatience));
   CHECK(job.status(kVictim) == 128 + SIGKILL);
   pause_us(may_end ? 2'000'000 : 500'000);
   for (int rank = 0; rank < kVictim; ++rank) {
@@ -94,10 +99,10 @@ void check_no_end(Job& job, bool may_end) {
 
 // All calls were over: the others need not notice.
 void check_destroyed(Job& job) {
-  REQUIRE(job.wait(kVictim, 20));
+  REQUIRE(job.wait(kVictim, kPatience));
   CHECK(job.status(kVictim) == 128 + SIGKILL);
   for (int rank = 0; rank < kVictim; ++rank) {
-    const bool in_time = job.wait(rank, 20);
+    const bool in_time = job.wait(rank, kPatience);
     INFO("rank " << rank << " ended with " << job.status(rank) << "\n" << job.output(rank));
     CHECK(in_time);
     CHECK(job.status(rank) == 0);
@@ -112,7 +117,7 @@ TEST_CASE("killed_nightly", "[.]") {
   const auto files = shared_memory_files();
   const Map map = clean_run();
   const int times = std::getenv("CASES_TIMES") != nullptr ? number_of("CASES_TIMES") : 20;
-  constexpr int kAtOnce = 4;
+  constexpr int kAtOnce = 2;
   const char* only = std::getenv("CASES_POINT");
   for (const Point& point : points(map)) {
     if (only != nullptr && std::strcmp(only, point.name) != 0) continue;
@@ -128,7 +133,7 @@ TEST_CASE("killed_nightly", "[.]") {
         } else if (end == "destroyed") {
           check_destroyed(*job);
         } else {
-          check_survivors(*job, 20, end);
+          check_survivors(*job, kPatience, end);
         }
       }
     }
