@@ -90,6 +90,7 @@ void driver_calls() {
   measure("cuStreamGetCaptureInfo", capture_info);
   measure("cuStreamGetId", [&] { SHUNT_DRIVER(cuStreamGetId(stream, &id)); });
   measure("cuEventRecord", [&] { SHUNT_DRIVER(cuEventRecord(event, stream)); });
+  measure("cuStreamWaitEvent", [&] { SHUNT_DRIVER(cuStreamWaitEvent(stream, event, 0)); });
 
   unsigned char arguments[sizeof(shunt::AllReduceParams)] = {};
   void* parameters[] = {arguments};
@@ -103,10 +104,35 @@ void driver_calls() {
   };
   measure("cuLaunchKernel, 64 bytes of arguments", [&] { launch(small); });
   measure("cuLaunchKernel, the arguments of an all-reduce", [&] { launch(large); });
+  size_t bytes = sizeof(arguments);
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, arguments, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                   CU_LAUNCH_PARAM_END};
+  measure("cuLaunchKernel, the same as one buffer", [&] {
+    SHUNT_DRIVER(cuLaunchKernel(large, 1, 1, 1, 96, 1, 1, 0, stream, nullptr, extra));
+  });
   measure("cuLaunchKernel + cuEventRecord", [&] {
     launch(large);
     SHUNT_DRIVER(cuEventRecord(event, stream));
   });
+  // An event as part of the launch: would it be cheaper than one recorded behind it?
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
+  attribute.value.programmaticEvent.event = event;
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+  config.blockDimX = 96;
+  config.hStream = stream;
+  config.attrs = &attribute;
+  const auto launch_ex = [&](unsigned attributes) {
+    config.numAttrs = attributes;
+    return cuLaunchKernelEx(&config, large, parameters, nullptr);
+  };
+  measure("cuLaunchKernelEx", [&] { SHUNT_DRIVER(launch_ex(0)); });
+  if (const CUresult result = launch_ex(1); result == CUDA_SUCCESS) {
+    measure("cuLaunchKernelEx with a programmatic event", [&] { SHUNT_DRIVER(launch_ex(1)); });
+  } else {
+    std::printf("cuLaunchKernelEx with a programmatic event: error %d\n", result);
+  }
   measure("all of a shunted call", [&] {
     SHUNT_DRIVER(cuCtxGetId(current, &id));
     SHUNT_DRIVER(cuCtxGetCurrent(&now));
