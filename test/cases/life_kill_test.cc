@@ -1,6 +1,8 @@
 // Case 27: rank 3 of 4 is killed, at many places inside preparing and in mid-call. Whoever waits
 // for it says so and names it; no stream goes on with an unfinished sum; nothing stays behind; the
 // next job is right.
+#include "test/cases/life_kill.h"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,20 +15,13 @@
 
 #include "test/cases/client.h"
 #include "test/cases/exchange.h"
-#include "test/cases/job.h"
 #include "test/cases/life_lines.h"
 #include "test/catch.h"
 
 using namespace cases;
+using namespace cases::life;
 
-namespace {
-
-constexpr int kRanks = 4, kVictim = 3;
-enum Flag { kBegan, kPrepared, kFirstOperation };  // of the victim: line numbers, once
-constexpr int kReady = 40;                         // + rank: has made its communicator
-
-// How a survivor reacts to ncclRemoteError: like a framework, or not at all until the trap.
-enum class Reaction { kAbort, kWait };
+namespace cases::life {
 
 std::set<std::string> shared_memory_files() {
   std::set<std::string> names;
@@ -39,118 +34,7 @@ std::set<std::string> shared_memory_files() {
   return names;
 }
 
-// Calls until one does not end by data. Every sum that a stream goes on with is checked.
-class Survivor {
- public:
-  Survivor(const Rank& rank, ncclComm_t comm, bool graph)
-      : rank_(rank), comm_(comm), send_(kBytes), recv_(kBytes), host_(kBytes) {
-    if (graph) graph_ = std::make_unique<Graph>(stream_, [this] { NCCL(all_reduce()); });
-  }
-
-  // Returns what ended it.
-  std::string run(Reaction reaction, uint32_t calls) {
-    for (uint32_t call = 1; call <= calls; ++call) {
-      send_.put(as_bytes(exact_inputs(rank_.rank, kCount, call)));
-      recv_.fill(0x7b);
-      std::memset(host_.words(), 0, kBytes);
-      if (graph_ != nullptr) graph_->launch(stream_);
-      const ncclResult_t result = graph_ != nullptr ? ncclSuccess : all_reduce();
-      if (result == ncclRemoteError) return leave();
-      NCCL(result);
-      CU(cuMemcpyDtoHAsync(host_.words(), recv_.address(), kBytes, stream_));
-      const std::string end = wait(reaction);
-      if (!end.empty()) return end;
-      ENSURE(std::memcmp(host_.words(), as_bytes(exact_sums(rank_.ranks, kCount, call)).data(),
-                         kBytes) == 0);
-    }
-    return "all calls done";
-  }
-
- private:
-  static constexpr size_t kCount = 1500, kBytes = kCount * 4;
-
-  ncclResult_t all_reduce() const {
-    return ncclAllReduce(send_.at(), recv_.at(), kCount, ncclFloat32, ncclSum, comm_, stream_);
-  }
-  // Whether the copy behind the sum has run.
-  bool fetched() const {
-    const auto* words = host_.words();
-    return std::any_of(words, words + kCount, [](uint32_t word) { return word != 0; });
-  }
-
-  // Empty: the call ended by data.
-  std::string wait(Reaction reaction) {
-    for (int turn = 0; turn < 6000; ++turn) {
-      const CUresult end = stream_.end(0.005);
-      if (end == CUDA_SUCCESS) return "";
-      if (fetched()) {  // then the call has ended since, by data
-        ENSURE(end == CUDA_ERROR_NOT_READY);
-        ENSURE(stream_.end(5) == CUDA_SUCCESS);
-        return "";
-      }
-      if (end != CUDA_ERROR_NOT_READY) return "cuda error";
-      ncclResult_t error = ncclSuccess;
-      NCCL(ncclCommGetAsyncError(comm_, &error));
-      ENSURE(error == ncclSuccess || error == ncclRemoteError);
-      if (error == ncclRemoteError && reaction == Reaction::kAbort) return leave();
-    }
-    throw std::runtime_error("the wait never ended");
-  }
-  std::string leave() const {
-    NCCL(ncclCommAbort(comm_));
-    ENSURE(stream_.end(5) == CUDA_SUCCESS);
-    return "remote error";
-  }
-
-  const Rank& rank_;
-  const ncclComm_t comm_;
-  Stream stream_;
-  Memory send_, recv_;
-  Pinned host_;
-  std::unique_ptr<Graph> graph_;
-};
-
-}  // namespace
-
-TEST_CASE("job: killed", "[.]") {
-  const Rank rank;
-  const ncclUniqueId id = rank.unique_id(0);
-  rank.barrier();
-  if (rank.rank == kVictim) rank.set(kBegan, static_cast<uint32_t>(lines(Line::kAny)));
-  ncclComm_t comm = nullptr;
-  const auto start = std::chrono::steady_clock::now();
-  const ncclResult_t made = ncclCommInitRank(&comm, rank.ranks, id, rank.rank);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  std::printf("made %d after %.2f s\n", made, took.count());
-  std::fflush(stdout);
-  if (made != ncclSuccess) {
-    REQUIRE(made == ncclRemoteError);
-    REQUIRE(took.count() < 8);
-    if (comm != nullptr) NCCL(ncclCommAbort(comm));
-    _exit(0);  // as one that gives up: without waiting for anything
-  }
-  rank.set(kReady + rank.rank);
-  if (rank.rank == kVictim) {
-    rank.set(kPrepared, static_cast<uint32_t>(lines(Line::kAny)));
-    for (unsigned i = 0; i < lines(Line::kOperation); ++i) {
-      rank.set(kFirstOperation + static_cast<int>(i), static_cast<uint32_t>(line_of_operation(i)));
-    }
-  }
-  const bool graph = std::getenv("LIFE_GRAPH") != nullptr;
-  const bool wait = std::getenv("LIFE_WAIT") != nullptr;
-  const char* calls = std::getenv("LIFE_TEN_CALLS");
-  Survivor survivor(rank, comm, graph);
-  const std::string end =
-      survivor.run(wait ? Reaction::kWait : Reaction::kAbort, calls != nullptr ? 10 : 1000000);
-  std::printf("ended by %s\n", end.c_str());
-  std::fflush(stdout);
-  if (calls == nullptr) REQUIRE(end == (wait ? "cuda error" : "remote error"));
-  _exit(0);
-}
-
-namespace {
-
-JobOptions options(long kill_at_line, Environment more = {}) {
+JobOptions options(long kill_at_line, Environment more) {
   JobOptions all;
   all.ranks = kRanks;
   all.environment = std::move(more);
@@ -165,18 +49,14 @@ JobOptions options(long kill_at_line, Environment more = {}) {
   return all;
 }
 
-// Ten calls and no kill; where in its life the victim's lines lie.
-struct Map {
-  uint32_t began, prepared;
-  std::vector<uint32_t> rounds;
-};
 Map clean_run() {
-  Job job("killed", options(0, {{"LIFE_TEN_CALLS", "1"}}));
+  Job job("killed", options(0, {{"LIFE_TEN_CALLS", "1"}, {"LIFE_DESTROY", "1"}}));
   REQUIRE(job.trouble(60) == "");
   CHECK(lines_of(job.output(), "error").empty());
   CHECK(count_of(job.output(), "ended by all calls done") == kRanks);
   CHECK(lines_of(job.output(), "info", {"of 4 ranks: on"}).size() == 1);
-  Map map{job.shared().flags[kBegan].load(), job.shared().flags[kPrepared].load(), {}};
+  const auto flag = [&](Flag which) { return job.shared().flags[which].load(); };
+  Map map{flag(kBegan), flag(kPrepared), flag(kDestroying), flag(kDestroyed), {}};
   for (int i = 0; job.shared().flags[kFirstOperation + i].load() != 0; ++i) {
     map.rounds.push_back(job.shared().flags[kFirstOperation + i].load());
   }
@@ -186,13 +66,10 @@ Map clean_run() {
 // The victim died so early that a peer found its memory gone, and so late that it still took part
 // in the round that told the others: all forward for ever, and the wait for the victim is NCCL's
 // own.
-bool agreed_to_forward(const Job& job) {
+static bool agreed_to_forward(const Job& job) {
   return !lines_of(job.output(0), "warning", {"off: rank"}).empty();
 }
 
-// All survivors ended by themselves and say who is missing. `end`: how their calls must have ended;
-// empty: the victim may have died while the communicator was made. What they checked themselves is
-// in their status.
 void check_survivors(Job& job, double seconds, const std::string& end) {
   const std::string dead = "rank " + std::to_string(kVictim);
   const std::string process = "process " + std::to_string(job.pid(kVictim));
@@ -224,7 +101,7 @@ void check_survivors(Job& job, double seconds, const std::string& end) {
   }
 }
 
-}  // namespace
+}  // namespace cases::life
 
 TEST_CASE("case_27_killed_inside_preparing") {
   const auto files = shared_memory_files();
@@ -289,7 +166,7 @@ TEST_CASE("case_27_killed_in_mid_call") {
     std::vector<std::unique_ptr<Job>> jobs;
     for (int i = first; i < first + kAtOnce; ++i) {
       Environment more;
-      if (i % 2 == 1) more.emplace("LIFE_GRAPH", "1");
+      if (i % 2 == 1) more.emplace("LIFE_WAY", "graph");
       const long line = i % 4 < 2 ? map.prepared + 10 + 13 * i : 0;
       jobs.push_back(std::make_unique<Job>("killed", options(line, more)));
     }
@@ -312,9 +189,8 @@ TEST_CASE("case_27_killed_and_nobody_aborts") {
   const Map map = clean_run();
   std::vector<std::unique_ptr<Job>> jobs;
   for (const char* timeout : {"(unset)", "1"}) {
-    for (const char* graph : {"(unset)", "1"}) {
-      const Environment more = {
-          {"LIFE_WAIT", "1"}, {"SHUNT_TIMEOUT", timeout}, {"LIFE_GRAPH", graph}};
+    for (const char* way : {"(unset)", "graph"}) {
+      const Environment more = {{"LIFE_WAIT", "1"}, {"SHUNT_TIMEOUT", timeout}, {"LIFE_WAY", way}};
       jobs.push_back(std::make_unique<Job>("killed", options(map.prepared + 60, more)));
     }
   }

@@ -1,17 +1,21 @@
 // Preloaded behind the library under test: driver functions that are named in FAULTY_CALLS (separated by
-// commas) fail for whoever looks them up with dlsym. NCCL and the CUDA runtime get theirs from
-// cuGetProcAddress, so they go on working.
+// commas) fail for whoever looks them up with dlsym; those in FAULTY_DEADLY end the process as kill -9 does.
+// NCCL and the CUDA runtime get theirs from cuGetProcAddress, so they go on working.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef void* (*Dlsym)(void* handle, const char* name);
 
 static int fail(void) { return 205; }  // CUDA_ERROR_MAP_FAILED
 
-static int is_faulty(const char* name) {
-  const char* list = getenv("FAULTY_CALLS");
+static int die(void) { return kill(getpid(), SIGKILL); }
+
+static int is_in(const char* variable, const char* name) {
+  const char* list = getenv(variable);
   const size_t length = strlen(name);
   while (list && *list) {
     const char* end = strchrnul(list, ',');
@@ -33,6 +37,7 @@ static Dlsym real_dlsym(void) {
 // Built with optimisation: the last call must be a jump, so that the real dlsym sees the caller's address
 // when `handle` is RTLD_NEXT.
 __attribute__((visibility("default"))) void* dlsym(void* handle, const char* name) {
-  if (is_faulty(name)) return (void*)fail;
+  if (is_in("FAULTY_CALLS", name)) return (void*)fail;
+  if (is_in("FAULTY_DEADLY", name)) return (void*)die;
   return real_dlsym()(handle, name);
 }
