@@ -23,6 +23,10 @@ struct JobOptions {
   int limit_seconds = 100;  // a rank that lives longer is ended by SIGALRM
 };
 
+// Whether jobs run on two real GPUs with the real driver and NCCL (CASES_ON_GPUS is set; see
+// test/gpu/cases.py). What a job asks of the emulator (EMU_*) is then left out.
+bool on_gpus();
+
 class Job {
  public:
   explicit Job(const std::string& name, JobOptions options = {});
