@@ -103,7 +103,7 @@ void Program::finish(const Calls& calls) {
 // Not by way of destructors if it fails: freeing memory would wait for the kernel that never ends.
 void Program::wait() const {
   for (const Stream& stream : streams_) {
-    const CUresult result = stream.end(60.0 / slowness_);
+    const CUresult result = stream.end(120.0 / slowness_);
     if (result == CUDA_SUCCESS) continue;
     std::printf("seed %llu, step %d: a stream gives %d\n", static_cast<unsigned long long>(seed_), step_,
                 static_cast<int>(result));
