@@ -93,6 +93,22 @@ ncclResult_t on_call(HookTag<k_ncclAllReduce>, NcclLibrary& library, const void*
   return due.empty() || result != ncclSuccess ? result : verify(due);
 }
 
+// What NCCL may be told about one call is not for us to take over.
+template <typename Config>
+ncclResult_t on_call(HookTag<k_ncclAllReduceConfig>, NcclLibrary& library, const void* send, void* recv,
+                     size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                     cudaStream_t stream, Config* config) {
+  Communicator* communicator = Registry::get().find(library, comm);
+  if (communicator != nullptr && communicator->shunting()) {
+    const size_t size = is_known(static_cast<int>(type)) ? size_of(static_cast<DataType>(type)) : 1;
+    communicator->note_all_reduce(count * size, static_cast<int>(type), static_cast<int>(op), false);
+  }
+  forwarded_calls.fetch_add(1, std::memory_order_relaxed);
+  return forward(library, comm, stream, [&] {
+    return library.call<k_ncclAllReduceConfig>(send, recv, count, type, op, comm, stream, config);
+  });
+}
+
 // ---- groups ------------------------------------------------------------------------------------------
 
 ncclResult_t on_call(HookTag<k_ncclGroupStart>, NcclLibrary& library) {
