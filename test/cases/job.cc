@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@ namespace cases {
 namespace {
 
 constexpr const char* kUnset = "(unset)";
+constexpr int kRealGpus = 2;
 
 std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe"); }
 
@@ -66,7 +68,16 @@ int memory_file(const char* name, bool inherited) {
 
 bool on_gpus() { return std::getenv("CASES_ON_GPUS") != nullptr; }
 
+std::vector<int> numbers_of_ranks(std::initializer_list<int> wanted) {
+  std::vector<int> numbers;
+  for (const int ranks : wanted) {
+    if (!on_gpus() || ranks <= kRealGpus) numbers.push_back(ranks);
+  }
+  return numbers;
+}
+
 Job::Job(const std::string& name, JobOptions options) {
+  if (on_gpus() && options.ranks > kRealGpus) throw std::runtime_error("more ranks than GPUs");
   shared_file_ = memory_file("case-shared", true);
   if (ftruncate(shared_file_, sizeof(Shared)) != 0) throw std::runtime_error("ftruncate");
   void* at = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, shared_file_, 0);
@@ -100,6 +111,7 @@ Job::Job(const std::string& name, JobOptions options) {
     process.pid = fork();
     if (process.pid == 0) {
       setpgid(0, 0);
+      prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody reads what it says any more
       const int nothing = open("/dev/null", O_RDONLY);
       dup2(nothing, 0);
       dup2(process.output, 1);

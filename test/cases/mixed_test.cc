@@ -154,4 +154,6 @@ TEST_CASE("mixed_program_nightly", "[.]") {
 }
 
 // Two ranks, as test/gpu/cases.py runs it.
-TEST_CASE("mixed_program_of_two_ranks", "[.]") { run_jobs({2}, jobs_of(1, 48, 4)); }
+TEST_CASE("mixed_program_of_two_ranks", "[.]") {
+  run_jobs({2}, jobs_of(1, number_or("CASES_SEEDS", 24), 2));
+}

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Build, tests and benchmarks on a machine with two GPUs, in one go and in less than nine minutes:
 #   test/gpu/run.sh [STEP...]        steps: build ctypes bench torch faults nccl-tests tests (all)
-#                                    and tune, which takes as long again and so is only run when named
+#                                    and tune and cases, which take minutes more and so are only run
+#                                    when named
 #
 # OUT: folder of the logs, one a step, and of results.json (out). BUILD: build folder (build).
 # NCCL_TESTS: folder with all_reduce_perf and all_reduce_perf_mpi; without it that step is skipped.
@@ -70,8 +71,9 @@ run_step() {
     faults) python_step faults 130 faults ;;
     nccl-tests) python_step nccl-tests 160 nccl_tests ;;
     tune) python_step tune 520 tune ;;
+    cases) python_step cases 520 cases ;;
     tests) step tests 150 ctest --test-dir "$BUILD" -E '^gpu[.]' --output-on-failure --parallel "$JOBS" ;;
-    *) echo "no step $1; there are: ${STEPS[*]} tune" >&2; exit 2 ;;
+    *) echo "no step $1; there are: ${STEPS[*]} tune cases" >&2; exit 2 ;;
   esac
 }
 
