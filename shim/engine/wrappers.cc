@@ -93,6 +93,22 @@ ncclResult_t on_call(HookTag<k_ncclAllReduce>, NcclLibrary& library, const void*
   return due.empty() || result != ncclSuccess ? result : verify(due);
 }
 
+// What NCCL may be told about one call is not for us to take over.
+template <typename Config>
+ncclResult_t on_call(HookTag<k_ncclAllReduceConfig>, NcclLibrary& library, const void* send, void* recv,
+                     size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                     cudaStream_t stream, Config* config) {
+  Communicator* communicator = Registry::get().find(library, comm);
+  if (communicator != nullptr && communicator->shunting()) {
+    const size_t size = is_known(static_cast<int>(type)) ? size_of(static_cast<DataType>(type)) : 1;
+    communicator->note_all_reduce(count * size, static_cast<int>(type), static_cast<int>(op), false);
+  }
+  forwarded_calls.fetch_add(1, std::memory_order_relaxed);
+  return forward(library, comm, stream, [&] {
+    return library.call<k_ncclAllReduceConfig>(send, recv, count, type, op, comm, stream, config);
+  });
+}
+
 // ---- groups ------------------------------------------------------------------------------------------
 
 ncclResult_t on_call(HookTag<k_ncclGroupStart>, NcclLibrary& library) {
@@ -101,12 +117,10 @@ ncclResult_t on_call(HookTag<k_ncclGroupStart>, NcclLibrary& library) {
 ncclResult_t on_call(HookTag<k_ncclGroupEnd>, NcclLibrary& library) {
   return Group::of(library).end(library);
 }
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 22, 0)
 ncclResult_t on_call(HookTag<k_ncclGroupSimulateEnd>, NcclLibrary& library, ncclSimInfo_t* info) {
   return Group::of(library).simulate_end(
       [&] { return library.call<k_ncclGroupSimulateEnd>(info); });
 }
-#endif
 
 // ---- makers of communicators -------------------------------------------------------------------------
 
@@ -159,7 +173,6 @@ ncclResult_t on_call(HookTag<k_ncclCommInitRankConfig>, NcclLibrary& library, nc
   });
 }
 
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
 ncclResult_t on_call(HookTag<k_ncclCommInitRankScalable>, NcclLibrary& library, ncclComm_t* comm,
                      int ranks, int rank, int ids, ncclUniqueId* id, ncclConfig_t* config) {
   if (ids < 1 || id == nullptr) {
@@ -169,7 +182,6 @@ ncclResult_t on_call(HookTag<k_ncclCommInitRankScalable>, NcclLibrary& library, 
     return library.call<k_ncclCommInitRankScalable>(comm, ranks, rank, ids, id, config);
   });
 }
-#endif
 
 ncclResult_t on_call(HookTag<k_ncclCommInitAll>, NcclLibrary& library, ncclComm_t* comms, int devices,
                      const int* list) {
@@ -205,7 +217,6 @@ ncclResult_t on_call(HookTag<k_ncclCommSplit>, NcclLibrary& library, ncclComm_t 
   });
 }
 
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
 ncclResult_t on_call(HookTag<k_ncclCommShrink>, NcclLibrary& library, ncclComm_t comm,
                      int* excluded, int excluded_count, ncclComm_t* child, ncclConfig_t* config,
                      int flags) {
@@ -218,15 +229,21 @@ ncclResult_t on_call(HookTag<k_ncclCommShrink>, NcclLibrary& library, ncclComm_t
     return library.call<k_ncclCommShrink>(comm, excluded, excluded_count, child, config, flags);
   });
 }
-#endif
 
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 2)
-// What it makes is unknown to us and therefore forwarded.
+// What it makes is not registered and so forwarded for ever, on all ranks alike: the only thing that an old and
+// a new rank of it both know is its size, which is no key by which ranks could agree on an order of preparing.
 template <typename... Args>
 ncclResult_t on_call(HookTag<k_ncclCommGrow>, NcclLibrary& library, Args... args) {
-  return library.call<k_ncclCommGrow>(args...);
+  const ncclResult_t result = library.call<k_ncclCommGrow>(args...);
+  static std::atomic<bool> said{false};
+  if (result == ncclSuccess && !said.exchange(true)) {
+    log_info("communicators that ncclCommGrow makes: off: their calls are forwarded");
+  }
+  if (result != ncclSuccess && result != ncclInProgress) {
+    if (Group& group = Group::of(library); group.open()) group.note_failure(result);
+  }
+  return result;
 }
-#endif
 
 // ---- the end of communicators ------------------------------------------------------------------------
 
@@ -255,12 +272,10 @@ ncclResult_t on_call(HookTag<k_ncclCommAbort>, NcclLibrary& library, ncclComm_t 
   return library.call<k_ncclCommAbort>(comm);
 }
 
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7)
 ncclResult_t on_call(HookTag<k_ncclCommRevoke>, NcclLibrary& library, ncclComm_t comm, int flags) {
   if (Communicator* known = Registry::get().find(library, comm)) known->abort();
   return library.call<k_ncclCommRevoke>(comm, flags);
 }
-#endif
 
 ncclResult_t on_call(HookTag<k_ncclCommGetAsyncError>, NcclLibrary& library, ncclComm_t comm,
                      ncclResult_t* error) {

@@ -38,7 +38,7 @@ TEST_CASE("job: replay", "[.]") {
 }
 
 TEST_CASE("case_15_thousand_replays") {
-  for (const int ranks : {2, 3}) {
+  for (const int ranks : numbers_of_ranks({2, 3})) {
     Job job("replay", {.ranks = ranks});
     CHECK(job.trouble() == "");
     const auto n = static_cast<size_t>(ranks);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +23,18 @@ namespace cases {
 namespace {
 
 constexpr const char* kUnset = "(unset)";
+constexpr int kRealGpus = 2;
+
+std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe"); }
+
+bool starts_with(const std::string& text, const char* head) { return text.rfind(head, 0) == 0; }
+
+// The build folder may lie elsewhere where the GPUs are.
+std::string preloaded_library() {
+  if (!on_gpus()) return CASES_PRELOAD;
+  return std::filesystem::path(own_path()).parent_path().parent_path() / "lib" /
+         std::filesystem::path(CASES_PRELOAD).filename();
+}
 
 // What every rank gets unless the case says otherwise. Settings of the person who runs the tests must not
 // change what is tested.
@@ -31,13 +44,16 @@ Environment defaults(const JobOptions& options) {
     const std::string text = *entry;
     const size_t at = text.find('=');
     const std::string name = text.substr(0, at);
-    const bool ours = name.rfind("SHUNT_", 0) == 0 || name.rfind("EMU_", 0) == 0 ||
-                      name.rfind("NCCL_", 0) == 0 || name.rfind("CUDA_", 0) == 0;
-    if (at != std::string::npos && !ours) all[name] = text.substr(at + 1);
+    const bool ours = starts_with(name, "SHUNT_") || starts_with(name, "EMU_") ||
+                      starts_with(name, "NCCL_") || starts_with(name, "CUDA_");
+    const bool which_gpus = on_gpus() && name == "CUDA_VISIBLE_DEVICES";
+    if (at != std::string::npos && (!ours || which_gpus)) all[name] = text.substr(at + 1);
   }
-  if (options.preload) all["LD_PRELOAD"] = CASES_PRELOAD;
-  const std::string inherited = all.count("LD_LIBRARY_PATH") ? ":" + all["LD_LIBRARY_PATH"] : "";
-  all["LD_LIBRARY_PATH"] = CASES_EMULATOR + inherited;
+  if (options.preload) all["LD_PRELOAD"] = preloaded_library();
+  if (!on_gpus()) {
+    const std::string inherited = all.count("LD_LIBRARY_PATH") ? ":" + all["LD_LIBRARY_PATH"] : "";
+    all["LD_LIBRARY_PATH"] = CASES_EMULATOR + inherited;
+  }
   all.insert({{"SHUNT_ENABLE", "on"}, {"SHUNT_STATS", "1"}});
   return all;
 }
@@ -48,11 +64,20 @@ int memory_file(const char* name, bool inherited) {
   return file;
 }
 
-std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe"); }
-
 }  // namespace
 
+bool on_gpus() { return std::getenv("CASES_ON_GPUS") != nullptr; }
+
+std::vector<int> numbers_of_ranks(std::initializer_list<int> wanted) {
+  std::vector<int> numbers;
+  for (const int ranks : wanted) {
+    if (!on_gpus() || ranks <= kRealGpus) numbers.push_back(ranks);
+  }
+  return numbers;
+}
+
 Job::Job(const std::string& name, JobOptions options) {
+  if (on_gpus() && options.ranks > kRealGpus) throw std::runtime_error("more ranks than GPUs");
   shared_file_ = memory_file("case-shared", true);
   if (ftruncate(shared_file_, sizeof(Shared)) != 0) throw std::runtime_error("ftruncate");
   void* at = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, shared_file_, 0);
@@ -66,8 +91,9 @@ Job::Job(const std::string& name, JobOptions options) {
     const Environment* const parts[] = {&options.environment, &more};
     for (const Environment* part : parts) {
       for (const auto& [key, value] : *part) {
-        if (value == kUnset) all.erase(key);
-        if (value != kUnset) all[key] = value;
+        const bool left_out = value == kUnset || (on_gpus() && starts_with(key, "EMU_"));
+        if (left_out) all.erase(key);
+        if (!left_out) all[key] = value;
       }
     }
     all["CASES_RANK"] = std::to_string(rank);
@@ -85,6 +111,7 @@ Job::Job(const std::string& name, JobOptions options) {
     process.pid = fork();
     if (process.pid == 0) {
       setpgid(0, 0);
+      prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody reads what it says any more
       const int nothing = open("/dev/null", O_RDONLY);
       dup2(nothing, 0);
       dup2(process.output, 1);

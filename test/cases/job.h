@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <vector>
@@ -22,6 +23,12 @@ struct JobOptions {
   bool preload = true;
   int limit_seconds = 100;  // a rank that lives longer is ended by SIGALRM
 };
+
+// Whether jobs run on two real GPUs with the real driver and NCCL (CASES_ON_GPUS is set; see
+// test/gpu/cases.py). What a job asks of the emulator (EMU_*) is then left out.
+bool on_gpus();
+// Of these numbers of ranks, those for which there are GPUs: on real ones, two.
+std::vector<int> numbers_of_ranks(std::initializer_list<int> wanted);
 
 class Job {
  public:

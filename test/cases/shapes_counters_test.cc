@@ -78,7 +78,7 @@ TEST_CASE("case_37_counters_and_cap_line") {
 
 // The machine's part of the cap: three ranks and more have another default.
 TEST_CASE("case_37_default_caps") {
-  for (const int ranks : {2, 3}) {
+  for (const int ranks : numbers_of_ranks({2, 3})) {
     JobOptions all;
     all.ranks = ranks;
     Job job("nothing", all);

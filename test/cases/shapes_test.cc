@@ -261,7 +261,7 @@ TEST_CASE("job: odd values", "[.]") {
 }
 
 TEST_CASE("case_33_odd_values") {
-  for (const int ranks : {2, 3}) {
+  for (const int ranks : numbers_of_ranks({2, 3})) {
     Job job("odd values", options(ranks));
     REQUIRE(job.trouble(60) == "");
     const unsigned calls = job.shared().flags[0].load();

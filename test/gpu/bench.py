@@ -2,7 +2,8 @@
 """`nccl-shunt bench` on two GPUs: every result right, the short path short, the other one not longer.
 
 The bounds are device time in a graph, bf16, against NCCL in the same run: at most 0.40 of it from 256 bytes
-to 64 KiB, and at most 1.03 for what is forwarded.
+to 64 KiB, and at most 1.03 for what is forwarded. With a working set that no L2 holds, and for whole patterns of
+calls (a group of 100, sizes mixed): at most 1.03.
 """
 
 import json
@@ -36,6 +37,72 @@ def bench(arguments, options, limit, **settings):
             with open(path) as f:
                 document = json.load(f)
         return in_time and process.returncode == 0, document, text
+
+
+def cold(report, arguments):
+    """Case 38: buffers that are in no cache, each size alone."""
+    sizes = ["256", "4K", "16K", "64K", "128K"]
+    options = ["--modes", "graph", "--sizes", ",".join(sizes), "--alternate", "--iters", "1", "--cold", "256M",
+               "--expect-shunted-up-to", "128K"]
+    if arguments.emulated:  # results only
+        options = ["--modes", "graph", "--sizes", ",".join(sizes), "--iters", "1", "--cold", "1M", "--replays", "1",
+                   "--warmups", "1", "--graph-calls", "10", "--expect-shunted-up-to", "128K"]
+    good, document, text = bench(arguments, options, 90)
+    rows = summary(document) if document else []
+    problems = [] if good else ((document or {}).get("failures", [])[:5] or ["failed or not finished"])
+    if len(rows) != len(sizes):
+        problems.append(f"{len(rows)} sizes measured, {len(sizes)} wanted")
+    for row in rows:
+        if row["ratio"] > LONG and not arguments.emulated:
+            problems.append(f"{row['bytes']} bytes: {row['ratio']:.2f} of NCCL's {row['nccl_us']:.2f}")
+    detail = ", ".join(f"{row['bytes']} B: {row['shunt_us']:.2f} us (NCCL {row['nccl_us']:.2f})" for row in rows)
+    report.case("working set beyond L2", problems, "results right" if arguments.emulated else detail, text)
+    if not arguments.emulated:
+        report.figure("bench_cold", rows)
+
+
+def run_pattern(arguments, pattern, preload):
+    """(problems, microseconds of the slowest rank, calls shunted, output)"""
+    flush = 1 << 20 if arguments.emulated else 256 << 20
+    with Group() as group:
+        env = environment(arguments.build, preload=preload, emulated=arguments.emulated,
+                          **({"SHUNT_CAP": "128K"} if preload else {}))
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pattern_rank.py")
+        for rank in range(2):
+            group.start([sys.executable, script, str(rank), "2", group.folder, pattern, str(flush)], env)
+        in_time = group.wait(60)
+        text = group.output()
+    if not in_time:
+        return ["not finished after 60 s"], None, 0, text
+    rows = [json.loads(line) for line in text.splitlines() if line.startswith('{"rank"')]
+    problems = [f"rank {row['rank']}: {row['wrong']} wrong results" for row in rows if row["wrong"]]
+    if len(rows) != 2:
+        return [f"{len(rows)} of 2 ranks have ended"], None, 0, text
+    return problems, max(row["us"] for row in rows), support.total(text, "shunted"), text
+
+
+def patterns(report, arguments):
+    """Cases 37 and 38: 100 small calls in one group, and sizes mixed with nothing in the L2."""
+    for pattern, calls in (("group", 100), ("mixed", 60)):
+        problems, output, best = [], "", {}
+        for preload in (False, True) * (1 if arguments.emulated else 2):
+            found, us, shunted, text = run_pattern(arguments, pattern, preload)
+            output += text
+            problems += found
+            wanted = 2 * (2 * calls + 18) if preload else 0  # eager, captured, and one before each replay
+            if not found and shunted != wanted:
+                problems.append(f"{shunted} calls shunted, {wanted} expected")
+            if us is not None:
+                best[preload] = min(us, best.get(preload, us))
+        detail = "results right"
+        if len(best) == 2 and not arguments.emulated:
+            ratio = best[True] / best[False]
+            detail = f"{best[True]:.1f} us, {ratio:.2f} of NCCL's {best[False]:.1f}"
+            if ratio > LONG:
+                problems.append(detail)
+            report.figure(f"bench_pattern_{pattern}", {"calls": calls, "nccl_us": best[False],
+                                                       "shunt_us": best[True], "ratio": ratio})
+        report.case(f"pattern {pattern}", problems, detail, output)
 
 
 def check(report, arguments, name, options, limit=60):
@@ -162,6 +229,8 @@ def main():
         eager_times(report, arguments)
         measured_cap(report, arguments, "peer")
         measured_cap(report, arguments, "host", NCCL_P2P_DISABLE="1")
+    cold(report, arguments)
+    patterns(report, arguments)
     everything = ["--types", "all", "--ops", "all", "--modes", "eager", "--sizes", "1e,3e,257e,4K,65537e,1M"]
     some = ["--types", "half,bfloat16,float", "--sizes", ODD_SIZES, "--expect-shunted-up-to", "128K"]
     check(report, arguments, "every type and operation", everything, 90)

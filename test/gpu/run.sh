@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Build, tests and benchmarks on a machine with two GPUs, in one go and in less than nine minutes:
 #   test/gpu/run.sh [STEP...]        steps: build ctypes bench torch faults nccl-tests tests (all)
-#                                    and tune, which takes as long again, and soak (ten million calls) and
-#                                    killed (kill -9 at many places), some minutes each: only run when named
+#                                    and tune, soak (ten million calls), killed (kill -9 at many places)
+#                                    and cases (test/cases), minutes more: only run when named
 #
 # OUT: folder of the logs, one a step, and of results.json (out). BUILD: build folder (build).
 # NCCL_TESTS: folder with all_reduce_perf and all_reduce_perf_mpi; without it that step is skipped.
@@ -73,8 +73,9 @@ run_step() {
     tune) python_step tune 520 tune ;;
     soak) python_step soak 290 soak ;;
     killed) python_step killed 250 killed ;;
+    cases) python_step cases 520 cases ;;
     tests) step tests 150 ctest --test-dir "$BUILD" -E '^gpu[.]' --output-on-failure --parallel "$JOBS" ;;
-    *) echo "no step $1; there are: ${STEPS[*]} tune soak killed" >&2; exit 2 ;;
+    *) echo "no step $1; there are: ${STEPS[*]} tune soak killed cases" >&2; exit 2 ;;
   esac
 }
 

@@ -86,11 +86,20 @@ def compiler(include, *arguments, **options):
     return subprocess.run(command + list(arguments), capture_output=True, text=True, **options)
 
 
-def hooked_names(include=paths.NCCL_INCLUDE):
-    """SHUNT_HOOKS, as the compiler of this build expands it."""
-    source = f'#include "{paths.HOOKS_HEADER}"\n#define NAME(name) <name>\nSHUNT_HOOKS(NAME)\n'
+def names_in_hooks(header, include):
+    source = f'#include "{header}"\n#define NAME(name) <name>\nSHUNT_HOOKS(NAME)\n'
     text = compiler(include, "-E", "-P", "-x", "c++", "-", input=source, check=True).stdout
     return re.findall(r"<(nccl\w+)>", text)
+
+
+def hooked_names():
+    """SHUNT_HOOKS, as the compiler of this build expands it."""
+    return names_in_hooks("shim/hooks.h", paths.NCCL_INCLUDE)
+
+
+def hooked_names_of(include):
+    """Those that the nccl.h of the folder `include` has, according to the versions in shim/hooks.h."""
+    return names_in_hooks("test/preload/hooks_of_version.h", include)
 
 
 def operations(include):

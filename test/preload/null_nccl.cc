@@ -4,23 +4,13 @@
 //   NULL_NCCL_2_18          without what came after 2.18
 //   NULL_NCCL_NO_PROFILING  ncclX only: a replacement such as MSCCL++'s
 //   NULL_NCCL_CALLER        the user's code is in the same file: NCCL linked statically
-#include "shim/hooks.h"
-#include "test/preload/trace.h"
-
 #if defined(NULL_NCCL_2_18)
-#undef SHUNT_HOOKS_2_22_3
-#undef SHUNT_HOOKS_2_23_4
-#undef SHUNT_HOOKS_2_27_3
-#undef SHUNT_HOOKS_2_28_1
-#undef SHUNT_HOOKS_2_28_7
-#undef SHUNT_HOOKS_2_29_2
-#define SHUNT_HOOKS_2_22_3(X)
-#define SHUNT_HOOKS_2_23_4(X)
-#define SHUNT_HOOKS_2_27_3(X)
-#define SHUNT_HOOKS_2_28_1(X)
-#define SHUNT_HOOKS_2_28_7(X)
-#define SHUNT_HOOKS_2_29_2(X)
+#define HOOKS_VERSION 21801
+#else
+#define HOOKS_VERSION 99999
 #endif
+#include "test/preload/hooks_of_version.h"
+#include "test/preload/trace.h"
 
 #if defined(NULL_NCCL_NO_PROFILING)
 #define REAL_NAME(name) name

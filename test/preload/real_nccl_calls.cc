@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shim/hooks.h"
+#include "test/preload/hooks_of_version.h"
 
 template <typename F>
 static void in_child(const char* name, F call) {

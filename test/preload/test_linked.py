@@ -139,7 +139,6 @@ class OldNccl(Case):
         script = f"import ctypes; ctypes.CDLL({NCCL_2_18!r})\n" + script
         self.check(python(script), ["engine:opened"] + user_calls("libnccl.so.2", "2.18"))
 
-    @unittest.skipUnless("ncclCommRevoke" in hooked_names(), "the nccl.h of this build is as old")
     def test_what_it_lacks_is_refused_with_a_line(self):
         script = (f"import ctypes; ctypes.CDLL({NCCL_2_18!r})\n"
                   f"assert ctypes.CDLL({user('libuser_of_none.so')!r}).use_new_function() == 5")

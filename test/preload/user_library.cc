@@ -7,11 +7,7 @@
 
 extern "C" [[gnu::visibility("default")]] int use_nccl() { return user_calls(); }
 extern "C" [[gnu::visibility("default")]] int use_new_function() {
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7)
   return ncclCommRevoke(nullptr, 0);
-#else
-  return ncclInvalidUsage;
-#endif
 }
 
 // Looks ncclAllReduce up as a program does that asks the global scope for optional functions. -1:

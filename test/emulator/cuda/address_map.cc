@@ -23,6 +23,15 @@ std::optional<Region> AddressMap::find(const void* address) const {
   return region;
 }
 
+bool AddressMap::overlaps(const void* address, size_t bytes) const {
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  std::shared_lock lock(mutex_);
+  const auto after = regions_.lower_bound(begin + bytes);
+  if (after == regions_.begin()) return false;
+  const Region& last = std::prev(after)->second;
+  return last.base + last.bytes > begin;
+}
+
 std::optional<Region> AddressMap::count_peer(const Context& context, uint64_t nonce, int by) {
   std::unique_lock lock(mutex_);
   for (auto& [base, region] : regions_) {

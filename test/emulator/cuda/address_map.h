@@ -41,8 +41,10 @@ class AddressMap {
  public:
   void add(const Region& region);
   bool remove(const void* base);
-  // The region that holds `address`.
+  // The region that holds `address`, or ends there.
   std::optional<Region> find(const void* address) const;
+  // Whether one of these bytes belongs to a region.
+  bool overlaps(const void* address, size_t bytes) const;
   // The mapping of a peer's allocation in `context`, counted up by `by`; nothing if there is none.
   std::optional<Region> count_peer(const Context& context, uint64_t nonce, int by);
   // The first region of `context`.

@@ -16,7 +16,11 @@ uint64_t delay(Random& random) {
 
 }  // namespace
 
-PendingStores::PendingStores(uint64_t seed) : random_(seed), cells_(4096) {}
+PendingStores::PendingStores(uint64_t seed) : random_(seed), cells_(512) {}
+
+uint32_t& PendingStores::near(uintptr_t address) {
+  return near_[((address >> 4) * 0x9e3779b97f4a7c15ull >> 32) % near_.size()];
+}
 
 PendingStores::Cell& PendingStores::cell(uintptr_t address) {
   const size_t mask = cells_.size() - 1;
@@ -56,6 +60,7 @@ void PendingStores::add(uintptr_t address, uint64_t value, bool wide, const Writ
     c.writer = writer;
   }
   due_[due % kHorizon].push_back({address, value, wide});
+  ++near(address);
   ++waiting_;
 }
 
@@ -83,8 +88,8 @@ uint32_t PendingStores::overlay(uintptr_t address, uint32_t in_memory, const Wri
 
 Packet PendingStores::load(const void* address, const Writer& reader) {
   const Packet memory = load_at_once(address);
-  if (waiting_ == 0) return memory;
   const auto at = reinterpret_cast<uintptr_t>(address);
+  if (near(at) == 0) return memory;
   const auto word = [&](uint64_t value, uintptr_t base) {
     return overlay(base, static_cast<uint32_t>(value), reader) |
            uint64_t{overlay(base + 4, static_cast<uint32_t>(value >> 32), reader)} << 32;
@@ -101,6 +106,7 @@ void PendingStores::deliver(const Word& word) {
                      __ATOMIC_RELAXED);
   }
   --cell(word.address).count;
+  --near(word.address);
   --waiting_;
 }
 

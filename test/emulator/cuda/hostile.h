@@ -65,6 +65,7 @@ class PendingStores {
   void add(uintptr_t address, uint64_t value, bool wide, const Writer& writer);
   void deliver(const Word& word);
   Cell& cell(uintptr_t address);
+  uint32_t& near(uintptr_t address);
   void grow();
   uint32_t overlay(uintptr_t address, uint32_t in_memory, const Writer& reader);
 
@@ -73,6 +74,8 @@ class PendingStores {
   size_t waiting_ = 0;
   size_t used_ = 0;
   std::vector<Cell> cells_;
+  // Words on their way to packets of one hash. Mostly none are: a kernel polls what others write.
+  std::array<uint32_t, 1024> near_{};
   std::array<std::vector<Word>, kHorizon> due_;
 };
 

@@ -62,6 +62,9 @@ CUresult KernelRun::run() {
 }
 
 void KernelRun::sweep() {
+  if (order_.size() > live_) {
+    std::erase_if(order_, [&](uint32_t number) { return threads_[number].state == State::kDone; });
+  }
   if (pending_) shuffle_and_stall();
   for (uint32_t number : order_) {
     Thread& next = threads_[number];

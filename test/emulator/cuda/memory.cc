@@ -115,7 +115,7 @@ void free_host(void* pointer) {
 void register_host(Context& context, void* pointer, size_t bytes) {
   if (pointer == nullptr || bytes == 0) fail(CUDA_ERROR_INVALID_VALUE);
   if (settings().host_alloc_fail) fail(CUDA_ERROR_OUT_OF_MEMORY);
-  if (address_map().find(pointer)) fail(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  if (address_map().overlaps(pointer, bytes)) fail(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
   address_map().add({.base = reinterpret_cast<uintptr_t>(pointer),
                      .bytes = bytes,
                      .mapped = bytes,

@@ -1,4 +1,6 @@
 // Devices, memory, streams and events of the emulated driver.
+#include <sys/mman.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -78,6 +80,25 @@ TEST_CASE("pointers say what they are") {
   REQUIRE(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                 reinterpret_cast<CUdeviceptr>(&on_stack)) ==
           CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("pages side by side are registered one by one") {
+  const Gpu gpu(0);
+  constexpr size_t kPage = 4096;
+  auto* pages = static_cast<char*>(
+      mmap(nullptr, 4 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(pages != MAP_FAILED);
+  CU(cuMemHostRegister(pages + kPage, kPage, 0));
+  CU(cuMemHostRegister(pages + 2 * kPage, kPage, 0));
+  CU(cuMemHostRegister(pages, kPage, 0));
+  for (const size_t bytes : {size_t{1}, kPage, 2 * kPage}) {
+    CHECK(cuMemHostRegister(pages + 2 * kPage, bytes, 0) == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  }
+  CU(cuMemHostUnregister(pages + kPage));
+  CHECK(cuMemHostRegister(pages + kPage, 2 * kPage, 0) == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  CU(cuMemHostRegister(pages + kPage, kPage, 0));
+  for (int page = 0; page < 3; ++page) CU(cuMemHostUnregister(pages + page * kPage));
+  munmap(pages, 4 * kPage);
 }
 
 TEST_CASE("streams run asynchronously and in order") {

@@ -129,6 +129,25 @@ ncclResult_t join_split(ncclComm* parent, ncclComm* child, int color, int key) {
               static_cast<int>(members.size()), static_cast<int>(place));
 }
 
+ncclResult_t join_grown(ncclComm* parent, ncclComm* child, int ranks, const SegmentName* id) {
+  struct Note {
+    int has;
+    SegmentName name;
+  };
+  Core& core = *parent->core;
+  Note found{id != nullptr, id != nullptr ? *id : SegmentName{}};
+  const Note mine = found;
+  for (int r = 0; r < parent->ranks; ++r)
+    if (r != parent->rank && !send_note(core, r, &mine, sizeof(mine))) return aborted();
+  for (int r = 0; r < parent->ranks; ++r) {
+    Note note{};
+    if (r != parent->rank && !receive_note(core, r, &note, sizeof(note))) return aborted();
+    if (note.has != 0) found = note;
+  }
+  if (found.has == 0) return refuse(ncclInvalidArgument, "no rank has the unique id");
+  return join(child, found.name, ranks, parent->rank);
+}
+
 // Excluded ranks take no part, so the first survivor alone makes the segment.
 ncclResult_t join_shrunk(ncclComm* parent, ncclComm* child, const std::vector<int>& excluded) {
   Core& core = *parent->core;

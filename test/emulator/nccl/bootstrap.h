@@ -15,6 +15,8 @@ namespace emu_nccl {
 ncclResult_t join(ncclComm* comm, const SegmentName& name, int ranks, int rank);
 // `child` is null for a rank without a color.
 ncclResult_t join_split(ncclComm* parent, ncclComm* child, int color, int key);
+// Ranks of the parent keep their numbers. `id` is null on all but one of them.
+ncclResult_t join_grown(ncclComm* parent, ncclComm* child, int ranks, const SegmentName* id);
 ncclResult_t join_shrunk(ncclComm* parent, ncclComm* child, const std::vector<int>& excluded);
 
 }  // namespace emu_nccl

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -107,8 +108,11 @@ ncclResult_t make_child(ncclComm_t parent, ncclComm_t* newcomm, const ncclConfig
 
   *newcomm = nullptr;
   const bool is_shrink = spec.excluded != nullptr;
+  const int grown_ranks = spec.grown_ranks;
+  std::optional<SegmentName> id;
+  if (spec.id != nullptr) std::memcpy(&id.emplace(), spec.id->internal, sizeof(SegmentName));
   const int color = spec.color, key = spec.key;
-  if (!is_shrink && color == NCCL_SPLIT_NOCOLOR) {
+  if (!is_shrink && grown_ranks == 0 && color == NCCL_SPLIT_NOCOLOR) {
     return fail_group(
         submit({parent, [=] { return join_split(parent, nullptr, color, key); }, false, parent}));
   }
@@ -119,8 +123,9 @@ ncclResult_t make_child(ncclComm_t parent, ncclComm_t* newcomm, const ncclConfig
   *newcomm = child;
   Job job{child, [=] {
             return settle(child, newcomm,
-                          is_shrink ? join_shrunk(parent, child, excluded)
-                                    : join_split(parent, child, color, key));
+                          is_shrink          ? join_shrunk(parent, child, excluded)
+                          : grown_ranks != 0 ? join_grown(parent, child, grown_ranks, id ? &*id : nullptr)
+                                             : join_split(parent, child, color, key));
           }};
   job.parent = parent;
   job.cancel = forget(child, newcomm);

@@ -8,7 +8,7 @@ namespace emu_nccl {
 // `config` may be null. At most kMaxRanks ranks.
 ncclResult_t make_from_id(const char* name, ncclComm_t* newcomm, int ranks, const ncclUniqueId& id,
                           int rank, const ncclConfig_t* config);
-// A split, or a shrink if `excluded` is not null.
+// A split, a shrink if `excluded` is not null, or a growth if `grown_ranks` is not 0.
 struct ChildSpec {
   const char* name;
   int color = 0;
@@ -16,6 +16,8 @@ struct ChildSpec {
   const int* excluded = nullptr;
   int excluded_count = 0;
   bool abort_parent = false;
+  int grown_ranks = 0;
+  const ncclUniqueId* id = nullptr;  // of what is grown; one rank has it
 };
 ncclResult_t make_child(ncclComm_t parent, ncclComm_t* newcomm, const ncclConfig_t* config,
                         const ChildSpec& spec);
