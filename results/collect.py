@@ -30,9 +30,9 @@ def distribution():
 
 
 def commit():
-    """COMMIT names it where the tree came without its history."""
+    """COMMIT names it where the tree came without its history, or with another's."""
     name = output_of("git", "rev-parse", "HEAD")
-    if not re.fullmatch("[0-9a-f]{40}", name):
+    if "COMMIT" in os.environ or not re.fullmatch("[0-9a-f]{40}", name):
         return os.environ.get("COMMIT", "unknown")
     return name + (" and uncommitted changes" if output_of("git", "status", "--porcelain") else "")
 
