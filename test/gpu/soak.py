@@ -17,7 +17,8 @@ from support import Group, environment
 FIGURES = ("calls", "replayed", "eager", "grouped", "up_to_cap", "above_cap", "graphs", "communicators", "wrong",
            "seconds")
 # On the emulated machine: a call costs a hundred microseconds, and two cores serve all ranks.
-EMULATED = ["--cap", "8192", "--graph-calls", "40", "--eager-calls", "20", "--communicator-calls", "1000"]
+SMALL = ["--cap", "8192", "--graph-calls", "40", "--eager-calls", "20"]
+EMULATED = SMALL + ["--communicator-calls", "1000"]
 
 
 def soak(arguments, options, limit, library=True, **settings):
@@ -104,13 +105,14 @@ def hostile(report, arguments, seconds):
     """Jobs of five minutes, each with its own number of ranks, seed and delays."""
     end = time.monotonic() + seconds
     seed = arguments.seed
-    while time.monotonic() < end:
-        length = max(20, min(300, int(end - time.monotonic())))
+    while seed == arguments.seed or end - time.monotonic() > 60:  # memory is judged over several communicators
+        length = max(60, min(300, int(end - time.monotonic())))
         ranks = (2, 3, 4)[seed % 3]
         settings = {"EMU_HOSTILE": seed, "EMU_KERNEL_DELAY_US": ("*:0", "*:300", "0:2000")[seed // 3 % 3],
                     "SHUNT_PLACEMENT": ("auto", "host", "pull")[seed // 2 % 3]}
         run(report, arguments, f"hostile memory, seed {seed}, {ranks} ranks",
-            EMULATED + ["--ranks", str(ranks), "--seed", str(seed), "--seconds", str(length)], length + 120, **settings)
+            SMALL + ["--communicator-calls", "250", "--ranks", str(ranks), "--seed", str(seed),
+                     "--seconds", str(length)], length + 120, **settings)
         seed += 1
 
 
