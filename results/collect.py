@@ -1,6 +1,8 @@
 """Puts the outcome of the GPU tests and the machine that they ran on into one JSON document.
 
-    collect.py OUTCOME.json... > results/COUNTx-GPU.json
+    collect.py [--keep OLD.json] OUTCOME.json... > results/COUNTx-GPU.json
+
+--keep: tests and figures of OLD.json that these outcomes do not have stay, with the commit they were made at.
 """
 
 import argparse
@@ -56,9 +58,19 @@ def machine():
     }
 
 
+def keep(old, document):
+    if old["machine"] != document["machine"]:
+        raise SystemExit("the results to keep are another machine's")
+    for name, test in old["tests"].items():
+        document["tests"].setdefault(name, {**test, "commit": test.get("commit", old["commit"])})
+    for name, figure in old["figures"].items():
+        document["figures"].setdefault(name, figure)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("outcomes", nargs="*")
+    p.add_argument("--keep", metavar="OLD.json")
     arguments = p.parse_args()
     document = {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
@@ -82,6 +94,9 @@ def main():
             "details": {case["name"]: case["detail"] for case in cases if case["status"] == "ok"},
         }
         document["figures"].update(outcome["figures"])
+    if arguments.keep:
+        with open(arguments.keep) as f:
+            keep(json.load(f), document)
     json.dump(document, sys.stdout, indent=1)
     print()
 

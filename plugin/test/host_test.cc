@@ -3,7 +3,11 @@
 
 #include <dlfcn.h>
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <string>
+#include <vector>
 
 #include "plugin/machine.h"
 #include "plugin/profile_file.h"
@@ -24,9 +28,13 @@ std::string variant(int version) { return TEST_VARIANTS + std::to_string(version
 struct Setup {
   Folder folder;
   explicit Setup(const Profile& profile = sample_profile()) {
-    for (const char* name : {"NCCL_DEBUG", "NCCL_PROTO", "NCCL_ALGO", "NCCL_P2P_DISABLE",
-                             "TEST_GPUS", "TEST_GPU_NAME", "TEST_NVML_FAILS"})
-      unsetenv(name);
+    // Whatever the machine sets for NCCL would be another machine to the plugin.
+    std::vector<std::string> names = {"TEST_GPUS", "TEST_GPU_NAME", "TEST_NVML_FAILS"};
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+      const std::string text(*variable);
+      if (text.starts_with("NCCL_")) names.push_back(text.substr(0, text.find('=')));
+    }
+    for (const std::string& name : names) unsetenv(name.c_str());
     setenv("NCCL_DEBUG", "INFO", 1);
     setenv("SHUNT_PROFILE", folder.write("profile.json", to_json(profile)).c_str(), 1);
     Host::log().clear();
@@ -88,6 +96,7 @@ TEST_CASE("every interface version follows the profile, and only it") {
   for (const int version : kVersions) {
     INFO("version " << version);
     CHECK(faults(TEST_PLUGIN, version) == "");
+    for (const std::string& line : Host::log()) UNSCOPED_INFO(line);
     CHECK(faults(variant(version), version) == "");
     CHECK(logged("I TUNER/nccl-shunt: profile /"));
     for (const int other : kVersions) {

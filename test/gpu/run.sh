@@ -6,6 +6,7 @@
 #
 # OUT: folder of the logs, one a step, and of results.json (out). BUILD: build folder (build).
 # NCCL_TESTS: folder with all_reduce_perf and all_reduce_perf_mpi; without it that step is skipped.
+# KEEP: results.json of an earlier run of the same commit or another, for the steps that are not run now.
 # LIMIT: seconds for everything (530). A step that is over its own limit is ended and counts as failed.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/../.."
@@ -66,7 +67,7 @@ run_step() {
   case $1 in
     build) step build 170 bash -c build ;;
     ctypes) python_step ctypes 60 ctypes_client ;;
-    bench) python_step bench 120 bench ;;
+    bench) python_step bench 200 bench ;;
     torch) python_step torch 100 torch_allreduce ;;
     faults) python_step faults 130 faults ;;
     nccl-tests) python_step nccl-tests 160 nccl_tests ;;
@@ -89,7 +90,7 @@ for name in "$@"; do
   fi
 done
 
-python3 results/collect.py "$BUILD"/gpu/*.json >"$OUT/results.json" 2>"$BUILD/gpu/collect.log" ||
+python3 results/collect.py ${KEEP:+--keep "$KEEP"} "$BUILD"/gpu/*.json >"$OUT/results.json" 2>"$BUILD/gpu/collect.log" ||
   cat "$BUILD/gpu/collect.log"
 echo
 printf '%-12s %-14s %5s  %s\n' step outcome s 'last line'
