@@ -80,11 +80,11 @@ void Rank::wait_for(int flag, uint32_t value, double seconds) const {
 }
 
 CUresult Stream::end(double seconds) const {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  Patience patience(seconds);
   CUresult result;
   int turn = 0;
   while ((result = cuStreamQuery(handle_)) == CUDA_ERROR_NOT_READY) {
-    if (std::chrono::steady_clock::now() > deadline) break;
+    if (patience.over()) break;
     if (++turn > 20) std::this_thread::sleep_for(std::chrono::microseconds(100));
     std::this_thread::yield();
   }
