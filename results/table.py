@@ -31,7 +31,8 @@ def machine_line(document):
     nccl = document["figures"].get("nccl")
     if nccl:
         parts.append(f"NCCL {nccl}")
-    parts += [f"driver {machine['driver']}", document["date"], f"commit {document['commit'][:10]}"]
+    commit = document["tests"].get("bench", {}).get("commit", document["commit"])
+    parts += [f"driver {machine['driver']}", document["date"], f"commit {commit[:10]}"]
     return ", ".join(parts)
 
 
