@@ -291,23 +291,31 @@ class Lane {
   Packet sent_{};                   // and as it is sent
 };
 
-// Takes the lane: its call counter, or kClaimed if there is nothing to do. One thread of the block calls this.
-// Claimed before anything is stored: a second kernel in the lane (two graphs replayed at once, say) would
-// use the same counter, and a peer would take its data for this call's.
+// Takes the lane. Before anything is stored: a second kernel in the lane (two graphs replayed at once, say) would
+// use the same counter, and a peer would take its data for this call's. One thread of the block calls this.
 struct Claim {
-  uint32_t counter;
-  uint32_t stopped;
+  uint32_t counter = kClaimed;  // the lane's; kClaimed: another kernel is in it
+  uint32_t stopped = 0;         // Stop
+  bool alone = true;            // no lanes of another call are entering
 };
 SHUNT_DEVICE Claim claim(const AllReduceParams& params) {
   LaneState* state = lane_state(params, device::block());
-  const uint32_t counter = device::exchange_word(&state->counter, kClaimed);
-  const uint32_t stopped = device::load_word(stop_word(params));
-  return {counter, stopped};
+  Claim claim;
+  claim.counter = device::exchange_word(&state->counter, kClaimed);
+  claim.stopped = device::load_word(stop_word(params));
+  if (params.lanes > 1) {
+    const uint32_t entering = device::add_word(entering_word(params), entry_of(params.tag));
+    claim.alone = entered_alone(entering, params.tag);
+    // Not where lanes of two calls met: nobody else may enter after that.
+    if (claim.alone && (entering & 0xff) == params.lanes - 1u) device::store_word(entering_word(params), 0);
+  }
+  return claim;
 }
-// Sticky: a sum that once went unfinished on this rank makes every later kernel stop before its first store, so no
-// peer can take old data for new.
+// The call's counter, or kClaimed if the kernel may not store anything. The stop word is sticky: a sum that once went
+// unfinished on this rank makes every later kernel stop before its first store, so no peer can take old data for
+// new.
 SHUNT_DEVICE uint32_t counter_of(Claim claim) {
-  return claim.stopped == static_cast<uint32_t>(Stop::kNone) ? claim.counter : kClaimed;
+  return claim.stopped == static_cast<uint32_t>(Stop::kNone) && claim.alone ? claim.counter : kClaimed;
 }
 
 // The last warp, in a lane with an outbox: the writer wipes in call k what call k - 2 left, whatever its protocol
@@ -350,7 +358,7 @@ template <DataType kType, Protocol kProtocol, Variant kVariant, uint32_t kPeerBa
 SHUNT_DEVICE void all_reduce(const AllReduceParams& params) {
   const uint32_t data_threads = params.data_warps * 32u;
   const uint32_t thread = device::thread();
-  Claim claimed{};
+  Claim claimed;
   if (thread == data_threads) claimed = claim(params);
   Lane<kType, kProtocol, kVariant, kPeerBatch> lane(params, thread, data_threads);
   const uint32_t counter =

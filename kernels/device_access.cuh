@@ -102,6 +102,14 @@ SHUNT_DEVICE uint32_t exchange_word(uint32_t* address, uint32_t value) {
                : "memory");
   return before;
 }
+SHUNT_DEVICE uint32_t add_word(uint32_t* address, uint32_t value) {
+  uint32_t before;
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(address), "r"(value)
+               : "memory");
+  return before;
+}
 // What the threads of a block share: a value and a flag.
 __shared__ uint32_t block_words[2];
 // `value` of thread `from` of the block, to all its threads; a block barrier.
@@ -188,6 +196,7 @@ SHUNT_DEVICE void store_word(uint32_t* address, uint32_t value) {
 SHUNT_DEVICE uint32_t exchange_word(uint32_t* address, uint32_t value) {
   return host::exchange_word(address, value);
 }
+SHUNT_DEVICE uint32_t add_word(uint32_t* address, uint32_t value) { return host::add_word(address, value); }
 SHUNT_DEVICE uint32_t broadcast(uint32_t value, uint32_t from) {
   return host::broadcast(value, from);
 }
@@ -208,6 +217,9 @@ SHUNT_DEVICE void trap() { host::trap(); }
 // ---- where things lie in this rank's slab ----
 SHUNT_DEVICE uint32_t* stop_word(const AllReduceParams& params) {
   return reinterpret_cast<uint32_t*>(params.slab + Geometry::kStopOffset);
+}
+SHUNT_DEVICE uint32_t* entering_word(const AllReduceParams& params) {
+  return reinterpret_cast<uint32_t*>(params.slab + Geometry::kEnteringOffset);
 }
 SHUNT_DEVICE LaneState* lane_state(const AllReduceParams& params, uint32_t lane) {
   return reinterpret_cast<LaneState*>(params.slab + Geometry::kLaneOffset) + lane;

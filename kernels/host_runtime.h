@@ -27,6 +27,7 @@ void load_packet(const void* address, uint64_t* low, uint64_t* high);
 uint32_t load_word(const uint32_t* address);
 void store_word(uint32_t* address, uint32_t value);
 uint32_t exchange_word(uint32_t* address, uint32_t value);
+uint32_t add_word(uint32_t* address, uint32_t value);  // returns what was there
 
 // __syncthreads_or.
 int barrier_or(int predicate);

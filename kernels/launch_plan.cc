@@ -78,6 +78,7 @@ void set_call(AllReduceParams& params, const LaunchPlan& plan, const void* send,
   params.bytes = bytes;
   params.op = static_cast<uint8_t>(op);
   params.tag = pack({number, bytes, type, op, plan.protocol});
+  params.lanes = static_cast<uint8_t>(plan.lanes);
   params.packets_per_lane = plan.packets_per_lane;
   params.data_warps = static_cast<uint8_t>(plan.threads / 32);
   params.two_shot = plan.two_shot ? 1 : 0;

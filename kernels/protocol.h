@@ -69,6 +69,14 @@ struct alignas(32) LaneState {
   uint32_t left[kSharedParts];  // sentinel packets that the last call left in each part of the outbox
 };
 
+// What says which call's lanes are entering: how many have, and the sum of their calls' numbers (modulo 2^24). All zero
+// when the last of a call's lanes has entered. Lanes of two calls, each of which finds its lane free, could
+// otherwise take them in different orders.
+constexpr uint32_t entry_of(uint64_t tag) { return 1 | static_cast<uint32_t>(tag) << 8; }
+// Whether all lanes that have entered are of the call with this tag.
+constexpr bool entered_alone(uint32_t entering, uint64_t tag) { return entering == (entering & 0xff) * entry_of(tag); }
+static_assert(kMaxLanes < 0x100);
+
 // Why a lane stopped otherwise than by data. Sticky, in the rank's own device memory.
 enum class Stop : uint32_t { kNone = 0, kAborted = 1, kTimedOut = 2, kTrapped = 3 };
 
@@ -136,6 +144,7 @@ struct Geometry {
 
   static constexpr size_t kHeaderBytes = 128;
   static constexpr size_t kStopOffset = 0;
+  static constexpr size_t kEnteringOffset = 4;  // used by calls of several lanes; see entry_of
   static constexpr size_t kLaneOffset = 128;
   constexpr size_t mailbox_offset(uint32_t index) const {
     const size_t head = kLaneOffset + size_t{lanes} * sizeof(LaneState);
@@ -172,12 +181,13 @@ struct AllReduceParams {
   uint32_t data_offset;  // of this call's protocol region within a part
   uint32_t lane_bytes;   // of one lane in that region
   uint32_t part_bytes;
-  uint8_t rank;
+  uint8_t lanes;       // blocks
   uint8_t ranks;
   uint8_t parts;
   uint8_t data_warps;  // of a block; service warps come after them
-  uint8_t op;          // ReduceOp
-  uint8_t two_shot;    // packets have owners that add them up
+  uint8_t rank;
+  uint8_t op;        // ReduceOp
+  uint8_t two_shot;  // packets have owners that add them up
   uint64_t tag;      // pack(CallTag)
   PeerLink peers[kMaxPeers];  // in rank order, this rank left out
   uint32_t flagged_offset;  // of the flagged and the sentinel regions within a part,

@@ -208,12 +208,13 @@ uint64_t SlabSet::clean_state(cu::Stream stream) const {
     return 0;
   }
   std::vector<LaneState> lanes(geometry_.lanes);
-  uint32_t stop = 0;
+  uint32_t stop = 0, entering = 0;
   SHUNT_CU(copy_to_host, &stop, slab_ + Geometry::kStopOffset, sizeof(stop), stream);
+  SHUNT_CU(copy_to_host, &entering, slab_ + Geometry::kEnteringOffset, sizeof(entering), stream);
   SHUNT_CU(copy_to_host, lanes.data(), slab_ + Geometry::kLaneOffset,
            lanes.size() * sizeof(LaneState), stream);
   wait_idle(stream);
-  if (stop != static_cast<uint32_t>(Stop::kNone)) return 0;
+  if (stop != static_cast<uint32_t>(Stop::kNone) || entering != 0) return 0;
   uint64_t hash = id_;
   for (const LaneState& lane : lanes) {
     if (lane.counter == kClaimed) return 0;

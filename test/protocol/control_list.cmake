@@ -17,9 +17,9 @@ shunt_control_fails(no_wipe wrong-sum --types sentinel --placement push --shots 
 
 # The counter comes with the parameters: a replay uses the half and the flag of the replay before.
 shunt_control_edit(host_counter all_reduce.cuh
-  [[const uint32_t counter = device::exchange_word(&state->counter, kClaimed);]]
+  [[claim.counter = device::exchange_word(&state->counter, kClaimed);]]
   [[(void)state;
-  const uint32_t counter = kFirstCounter + static_cast<uint32_t>(params.tag & 0xffffff);]])
+  claim.counter = kFirstCounter + static_cast<uint32_t>(params.tag & 0xffffff);]])
 shunt_add_control(host_counter)
 shunt_control_fails(host_counter wrong-sum --program replay --shots one)
 
@@ -62,16 +62,24 @@ shunt_control_fails(wrap_skips_one hang --program edge --types flagged --seeds 4
 
 # Nothing remembers that a sum went unfinished: the next call stores, and its peers sum garbage.
 shunt_control_edit(no_sticky_stop all_reduce.cuh
-  [[const uint32_t stopped = device::load_word(stop_word(params));]]
-  [[const uint32_t stopped = 0;]])
+  [[claim.stopped = device::load_word(stop_word(params));]]
+  [[claim.stopped = 0;]])
 shunt_add_control(no_sticky_stop)
 shunt_control_fails(no_sticky_stop store-after-stop --program abort)
 # The counter is read, not taken: two kernels in one lane use the same one.
 shunt_control_edit(not_claimed all_reduce.cuh
-  [[const uint32_t counter = device::exchange_word(&state->counter, kClaimed);]]
-  [[const uint32_t counter = device::load_word(&state->counter);]])
+  [[claim.counter = device::exchange_word(&state->counter, kClaimed);]]
+  [[claim.counter = device::load_word(&state->counter);]])
 shunt_add_control(not_claimed)
 shunt_control_fails(not_claimed wrong-sum --program overlap --calls 2 --seeds 100)
+
+
+# Each lane is free when it is taken, but two kernels take them in different orders: a lane adds another call's data.
+shunt_control_edit(lanes_in_any_order all_reduce.cuh
+  [[claim.alone = entered_alone(entering, params.tag);]]
+  [[claim.alone = true;]])
+shunt_add_control(lanes_in_any_order)
+shunt_control_fails(lanes_in_any_order wrong-sum --program overlap --calls 4 --max-lanes 2 --seeds 4000)
 
 # Padding is all ones when it is sent: the reader waits for it for ever.
 shunt_control_edit(padding_all_ones all_reduce.cuh

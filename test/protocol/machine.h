@@ -88,6 +88,7 @@ class Machine final : private Memory::Listener {
   uint32_t load_word(const uint32_t* address);
   void store_word(uint32_t* address, uint32_t value);
   uint32_t exchange_word(uint32_t* address, uint32_t value);
+  uint32_t add_word(uint32_t* address, uint32_t value);
   int barrier_or(int predicate);
   void pause();
   uint64_t clock_ns() { return turn_ * 1000 + (clock_ += 20'000); }

@@ -52,6 +52,14 @@ uint32_t Machine::exchange_word(uint32_t* address, uint32_t value) {
   return before;
 }
 
+uint32_t Machine::add_word(uint32_t* address, uint32_t value) {
+  access();
+  memory_.flush_thread(current_->kernel->outstanding, current_->serial);
+  const uint32_t before = *address;
+  *address = before + value;
+  return before;
+}
+
 int Machine::barrier_or(int predicate) {
   Fiber& fiber = *current_;
   Block& block = fiber.kernel->blocks[fiber.block];
@@ -117,6 +125,9 @@ void store_word(uint32_t* address, uint32_t value) {
 }
 uint32_t exchange_word(uint32_t* address, uint32_t value) {
   return sim::Machine::running().exchange_word(address, value);
+}
+uint32_t add_word(uint32_t* address, uint32_t value) {
+  return sim::Machine::running().add_word(address, value);
 }
 int barrier_or(int predicate) { return sim::Machine::running().barrier_or(predicate); }
 uint32_t broadcast(uint32_t value, uint32_t from) {

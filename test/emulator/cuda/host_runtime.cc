@@ -30,6 +30,11 @@ uint32_t exchange_word(uint32_t* address, uint32_t value) {
   return __atomic_exchange_n(address, value, __ATOMIC_RELAXED);
 }
 
+uint32_t add_word(uint32_t* address, uint32_t value) {
+  emu::KernelRun::current().made_progress();
+  return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+}
+
 int barrier_or(int predicate) { return emu::KernelRun::current().barrier_or(predicate); }
 
 uint32_t broadcast(uint32_t value, uint32_t from) { return emu::KernelRun::current().broadcast(value, from); }
