@@ -296,26 +296,29 @@ class Lane {
 struct Claim {
   uint32_t counter = kClaimed;  // the lane's; kClaimed: another kernel is in it
   uint32_t stopped = 0;         // Stop
-  bool alone = true;            // no lanes of another call are entering
+  uint32_t entering = 0;        // what lanes had entered
 };
-SHUNT_DEVICE Claim claim(const AllReduceParams& params) {
-  LaneState* state = lane_state(params, device::block());
+// `none`: 0, but not so that the compiler sees it. To one word it would add for a whole warp, which takes longer.
+SHUNT_DEVICE Claim claim(const AllReduceParams& params, uint32_t none) {
   Claim claim;
+  LaneState* state = lane_state(params, device::block());
   claim.counter = device::exchange_word(&state->counter, kClaimed);
   claim.stopped = device::load_word(stop_word(params));
-  if (params.lanes > 1) {
-    const uint32_t entering = device::add_word(entering_word(params), entry_of(params.tag));
-    claim.alone = entered_alone(entering, params.tag);
-    // Not where lanes of two calls met: nobody else may enter after that.
-    if (claim.alone && (entering & 0xff) == params.lanes - 1u) device::store_word(entering_word(params), 0);
-  }
+  if (params.lanes > 1) claim.entering = device::add_word(entering_word(params) + none, entry_of(params.tag));
   return claim;
 }
 // The call's counter, or kClaimed if the kernel may not store anything. The stop word is sticky: a sum that once went
 // unfinished on this rank makes every later kernel stop before its first store, so no peer can take old data for
 // new.
-SHUNT_DEVICE uint32_t counter_of(Claim claim) {
-  return claim.stopped == static_cast<uint32_t>(Stop::kNone) && claim.alone ? claim.counter : kClaimed;
+SHUNT_DEVICE uint32_t counter_of(const AllReduceParams& params, Claim claim) {
+  const bool alone = entered_alone(claim.entering, params.tag);
+  return claim.stopped == static_cast<uint32_t>(Stop::kNone) && alone ? claim.counter : kClaimed;
+}
+// After a call that was alone: its last lane makes room for the next one's.
+SHUNT_DEVICE void leave(const AllReduceParams& params, Claim claim) {
+  if (params.lanes > 1 && (claim.entering & 0xff) == params.lanes - 1u) {
+    device::store_word(entering_word(params), 0);
+  }
 }
 
 // The last warp, in a lane with an outbox: the writer wipes in call k what call k - 2 left, whatever its protocol
@@ -359,10 +362,12 @@ SHUNT_DEVICE void all_reduce(const AllReduceParams& params) {
   const uint32_t data_threads = params.data_warps * 32u;
   const uint32_t thread = device::thread();
   Claim claimed;
-  if (thread == data_threads) claimed = claim(params);
+  uint32_t after_data = thread - data_threads;
+  device::settle(after_data);
+  if (thread == data_threads) claimed = claim(params, after_data);
   Lane<kType, kProtocol, kVariant, kPeerBatch> lane(params, thread, data_threads);
   const uint32_t counter =
-      device::broadcast(thread == data_threads ? counter_of(claimed) : kClaimed, data_threads);
+      device::broadcast(thread == data_threads ? counter_of(params, claimed) : kClaimed, data_threads);
   if (!SHUNT_LIKELY(counter != kClaimed)) {
     if (thread == data_threads && claimed.stopped == static_cast<uint32_t>(Stop::kNone)) {
       report_fault(params, Fault::kEnteredTwice, params.rank, 0);
@@ -384,6 +389,7 @@ SHUNT_DEVICE void all_reduce(const AllReduceParams& params) {
   }
   // The thread that claimed the lane gives it back.
   if (thread != data_threads) return;
+  leave(params, claimed);
   LaneState* state = lane_state(params, device::block());
   if (has_outbox(params)) device::store_word(&state->left[part_of(counter, kSharedParts)], lane.leaves());
   device::store_word(&state->counter, next_counter(counter));

@@ -69,8 +69,8 @@ struct alignas(32) LaneState {
   uint32_t left[kSharedParts];  // sentinel packets that the last call left in each part of the outbox
 };
 
-// What says which call's lanes are entering: how many have, and the sum of their calls' numbers (modulo 2^24). All zero
-// when the last of a call's lanes has entered. Lanes of two calls, each of which finds its lane free, could
+// What says which call's lanes are entering: how many have, and the sum of their calls' numbers (modulo 2^24). Zeroed
+// by the last of a call's lanes to enter. Lanes of two calls, each of which finds its lane free, could
 // otherwise take them in different orders.
 constexpr uint32_t entry_of(uint64_t tag) { return 1 | static_cast<uint32_t>(tag) << 8; }
 // Whether all lanes that have entered are of the call with this tag.

@@ -76,8 +76,8 @@ shunt_control_fails(not_claimed wrong-sum --program overlap --calls 2 --seeds 10
 
 # Each lane is free when it is taken, but two kernels take them in different orders: a lane adds another call's data.
 shunt_control_edit(lanes_in_any_order all_reduce.cuh
-  [[claim.alone = entered_alone(entering, params.tag);]]
-  [[claim.alone = true;]])
+  [[const bool alone = entered_alone(claim.entering, params.tag);]]
+  [[const bool alone = true;]])
 shunt_add_control(lanes_in_any_order)
 shunt_control_fails(lanes_in_any_order wrong-sum --program overlap --calls 4 --max-lanes 2 --seeds 4000)
 
