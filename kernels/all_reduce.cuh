@@ -38,7 +38,7 @@ template <DataType kType, Protocol kProtocol, Variant kVariant, uint32_t kPeerBa
 class Lane {
  public:
   using C = Codec<kType, kProtocol, kVariant == Variant::kFast>;
-  static constexpr bool kIsPair = kVariant == Variant::kFast && kPeerBatch == 1 && device::kSumsCommute;
+  static constexpr bool kIsPair = kVariant == Variant::kFast && kPeerBatch == 1;
 
   // `thread` of `threads` data threads; the next one is the header thread (of lane 0). Everything that does not
   // depend on the call counter happens here, while that is on its way: the addresses, and the first packet.
@@ -241,7 +241,9 @@ class Lane {
     Packet got = load(p, 0);
     if (!await(p, 0, got, wait)) return wait.reason();
     if (SHUNT_LIKELY(!header_)) {
-      C::User::store(place(p), Pair<C>::sum(own, C::decode(got)));
+      const Packet other = C::decode(got);
+      const bool own_first = device::kSumsCommute || params_.rank == 0;
+      C::User::store(place(p), own_first ? Pair<C>::sum(own, other) : Pair<C>::sum(other, own));
       wipe(p, 0);
       return Stop::kNone;
     }

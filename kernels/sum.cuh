@@ -71,7 +71,7 @@ template <typename C>
 struct Pair {
   using T = typename C::T;
   SHUNT_DEVICE static Packet sum(Packet a, Packet b) {
-    if constexpr (std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>) {
+    if constexpr (device::kSumsCommute && (std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>)) {
       using Two = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
       SHUNT_UNROLL
       for (uint32_t i = 0; i < C::kWords; ++i) {
