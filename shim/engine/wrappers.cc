@@ -58,7 +58,13 @@ ncclResult_t on_call(HookTag<kHook>, NcclLibrary& library, Args... args) {
   return forward(library, comm, stream, [&] { return library.call<kHook>(args...); });
 }
 
-bool is_known(int type) { return type >= 0 && type < static_cast<int>(kDataTypes); }
+// For the last calls of a communicator (CallRing).
+void note(Communicator* communicator, size_t count, ncclDataType_t type, ncclRedOp_t op, bool shunted) {
+  if (communicator == nullptr || !communicator->shunting()) return;
+  const bool known = type >= 0 && static_cast<int>(type) < static_cast<int>(kDataTypes);
+  const size_t size = known ? size_of(static_cast<DataType>(type)) : 1;
+  communicator->note_all_reduce(count * size, static_cast<int>(type), static_cast<int>(op), shunted);
+}
 
 ncclResult_t on_call(HookTag<k_ncclAllReduce>, NcclLibrary& library, const void* send, void* recv,
                      size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
@@ -67,10 +73,7 @@ ncclResult_t on_call(HookTag<k_ncclAllReduce>, NcclLibrary& library, const void*
   const bool shunted =
       communicator != nullptr &&
       communicator->accepts(count, static_cast<int>(type), static_cast<int>(op));
-  if (communicator != nullptr && communicator->shunting()) {
-    const size_t size = is_known(static_cast<int>(type)) ? size_of(static_cast<DataType>(type)) : 1;
-    communicator->note_all_reduce(count * size, static_cast<int>(type), static_cast<int>(op), shunted);
-  }
+  note(communicator, count, type, op, shunted);
   if (!shunted) {
     forwarded_calls.fetch_add(1, std::memory_order_relaxed);
     return forward(library, comm, stream, [&] {
@@ -98,11 +101,7 @@ template <typename Config>
 ncclResult_t on_call(HookTag<k_ncclAllReduceConfig>, NcclLibrary& library, const void* send, void* recv,
                      size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                      cudaStream_t stream, Config* config) {
-  Communicator* communicator = Registry::get().find(library, comm);
-  if (communicator != nullptr && communicator->shunting()) {
-    const size_t size = is_known(static_cast<int>(type)) ? size_of(static_cast<DataType>(type)) : 1;
-    communicator->note_all_reduce(count * size, static_cast<int>(type), static_cast<int>(op), false);
-  }
+  note(Registry::get().find(library, comm), count, type, op, false);
   forwarded_calls.fetch_add(1, std::memory_order_relaxed);
   return forward(library, comm, stream, [&] {
     return library.call<k_ncclAllReduceConfig>(send, recv, count, type, op, comm, stream, config);
