@@ -6,7 +6,7 @@
 #define SHUNT_ENTRY(type, type_name, protocol, protocol_name, variant, variant_name, batch)               \
   extern "C" __global__ void __launch_bounds__(shunt::kMaxBlockThreads, 1) \
       shunt_all_reduce_##type_name##_##protocol_name##_##variant_name##_##batch(                      \
-          const __grid_constant__ shunt::AllReduceParams params) {                                \
+          const __grid_constant__ shunt::ParamsOf<shunt::Variant::variant> params) {                              \
     shunt::all_reduce<shunt::DataType::type, shunt::Protocol::protocol, shunt::Variant::variant, batch>(  \
         params);                                                                                  \
   }

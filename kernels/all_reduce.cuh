@@ -31,18 +31,32 @@ SHUNT_COLD void remember_stop(const AllReduceParams& params, Stop reason) {
   device::store_word(stop_word(params), static_cast<uint32_t>(reason));
 }
 
+// The message that packet `packet` of the call belongs to.
+SHUNT_COLD const Message& message_with(const GroupedParams& params, uint32_t packet) {
+  uint32_t at = 0;
+  SHUNT_ONE_BY_ONE
+  for (uint32_t end = params.message_count; end - at > 1;) {
+    const uint32_t middle = (at + end) / 2;
+    const bool before = packet < params.messages[middle].begin;
+    at = before ? at : middle;
+    end = before ? middle : end;
+  }
+  return params.messages[at];
+}
+
 // One lane's part of one call, seen by one thread: a data thread with its packets, or the header thread, whose only
 // packet is the header. That goes the same way through the same instructions: instructions are fetched anew by
 // each launch, and far code comes late. kPeerBatch: peers polled at once.
 template <DataType kType, Protocol kProtocol, Variant kVariant, uint32_t kPeerBatch>
 class Lane {
  public:
+  using Params = ParamsOf<kVariant>;
   using C = Codec<kType, kProtocol, kVariant == Variant::kFast>;
   static constexpr bool kIsPair = kVariant == Variant::kFast && kPeerBatch == 1;
 
   // `thread` of `threads` data threads; the next one is the header thread (of lane 0). Everything that does not
   // depend on the call counter happens here, while that is on its way: the addresses, and the first packet.
-  SHUNT_DEVICE Lane(const AllReduceParams& params, uint32_t thread, uint32_t threads)
+  SHUNT_DEVICE Lane(const Params& params, uint32_t thread, uint32_t threads)
       : params_(params),
         // Kernels of one peer are launched for two ranks only: no loop is left of this.
         peers_(kPeerBatch == 1 ? 1 : params.ranks - 1u),
@@ -65,7 +79,7 @@ class Lane {
     }
     to_ = params.peers[0].write + data_;
     from_ = params.peers[0].read + data_;
-    result_ = C::User::place(params.recv, first_ + thread, params.bytes);
+    result_ = user_place<true>(first_ + thread);
     device::settle(data_);
     device::settle(end_);
     device::settle(to_);
@@ -148,9 +162,19 @@ class Lane {
     return Stop::kNone;
   }
 
+  // Where packet `packet` of the call lies in the user's memory, to read or (kResult) to write.
+  template <bool kResult>
+  SHUNT_DEVICE typename C::User::Place user_place(uint32_t packet) const {
+    if constexpr (kVariant == Variant::kGrouped) {
+      const Message& message = message_with(params_, packet);
+      return C::User::place(kResult ? message.recv : message.send, packet - message.begin, message.bytes);
+    } else {
+      return C::User::place(kResult ? params_.recv : params_.send, packet, params_.bytes);
+    }
+  }
   // Packet p of this rank's own data, as the user has it,
   SHUNT_DEVICE Packet own_data(uint32_t p) const {
-    return C::User::load(C::User::place(params_.send, first_ + p, params_.bytes));
+    return C::User::load(user_place<false>(first_ + p));
   }
   // as it is added,
   SHUNT_DEVICE Packet own_packet(uint32_t p) const {
@@ -164,9 +188,7 @@ class Lane {
     return C::encode(own, wait.counter());
   }
   SHUNT_DEVICE typename C::User::Place place(uint32_t p) const {
-    return kVariant == Variant::kFast || p == thread_
-               ? result_
-               : C::User::place(params_.recv, first_ + p, params_.bytes);
+    return kVariant == Variant::kFast || p == thread_ ? result_ : user_place<true>(first_ + p);
   }
   // Of packet p from this thread's first one.
   SHUNT_DEVICE uint32_t beyond(uint32_t p) const {
@@ -275,7 +297,7 @@ class Lane {
     });
   }
 
-  const AllReduceParams& params_;
+  const Params& params_;
   const uint32_t peers_;
   const uint32_t thread_;
   const uint32_t threads_;
@@ -360,7 +382,7 @@ SHUNT_COLD void zero_flagged_region(const AllReduceParams& params, uint32_t coun
 // all wait for that. In lane 0 that thread exchanges headers too: one lane will do, since every call uses it and a
 // kernel ends only when all its lanes have. (In host memory a header costs a lane more than its data.)
 template <DataType kType, Protocol kProtocol, Variant kVariant, uint32_t kPeerBatch>
-SHUNT_DEVICE void all_reduce(const AllReduceParams& params) {
+SHUNT_DEVICE void all_reduce(const ParamsOf<kVariant>& params) {
   const uint32_t data_threads = params.data_warps * 32u;
   const uint32_t thread = device::thread();
   Claim claimed;

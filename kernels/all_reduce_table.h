@@ -19,4 +19,6 @@
 #define SHUNT_KERNELS(X)                                                                        \
   SHUNT_KERNELS_OF(X, kFast, fast, 1) SHUNT_KERNELS_OF(X, kFast, fast, 3)                           \
   SHUNT_KERNELS_OF(X, kFast, fast, 7) SHUNT_KERNELS_OF(X, kAny, any, 1)                           \
-  SHUNT_KERNELS_OF(X, kAny, any, 3) SHUNT_KERNELS_OF(X, kAny, any, 7)
+  SHUNT_KERNELS_OF(X, kAny, any, 3) SHUNT_KERNELS_OF(X, kAny, any, 7)                               \
+  SHUNT_KERNELS_OF(X, kGrouped, grouped, 1) SHUNT_KERNELS_OF(X, kGrouped, grouped, 3)               \
+  SHUNT_KERNELS_OF(X, kGrouped, grouped, 7)

@@ -11,12 +11,12 @@ namespace {
 
 template <DataType kType, Protocol kProtocol, Variant kVariant, uint32_t kPeerBatch>
 void body(const void* params) {
-  all_reduce<kType, kProtocol, kVariant, kPeerBatch>(*static_cast<const AllReduceParams*>(params));
+  all_reduce<kType, kProtocol, kVariant, kPeerBatch>(*static_cast<const ParamsOf<kVariant>*>(params));
 }
 
 #define SHUNT_ROW(type, type_name, protocol, protocol_name, variant, variant_name, batch)  \
   {"shunt_all_reduce_" #type_name "_" #protocol_name "_" #variant_name "_" #batch,      \
-   body<DataType::type, Protocol::protocol, Variant::variant, batch>, sizeof(AllReduceParams)},
+   body<DataType::type, Protocol::protocol, Variant::variant, batch>, sizeof(ParamsOf<Variant::variant>)},
 
 void hold_body(const void* params) { hold(*static_cast<const HoldParams*>(params)); }
 

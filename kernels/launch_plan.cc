@@ -7,6 +7,15 @@ constexpr uint32_t kUsualLanes = 64, kUsualThreads = 256;
 
 constexpr uint32_t divide_up(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
+void set_shape(AllReduceParams& params, const LaunchPlan& plan, ReduceOp op, const CallTag& tag) {
+  params.op = static_cast<uint8_t>(op);
+  params.tag = pack(tag);
+  params.lanes = static_cast<uint8_t>(plan.lanes);
+  params.packets_per_lane = plan.packets_per_lane;
+  params.data_warps = static_cast<uint8_t>(plan.threads / 32);
+  params.two_shot = plan.two_shot ? 1 : 0;
+}
+
 }  // namespace
 
 LaunchPlan plan_launch(size_t bytes, DataType type, const DeviceLimits& limits) {
@@ -45,8 +54,9 @@ Geometry plan_geometry(uint32_t ranks, size_t cap, const DeviceLimits& limits,
 }
 
 std::string kernel_name(DataType type, Protocol protocol, Variant variant, uint32_t peer_batch) {
+  constexpr const char* kNames[kVariants] = {"_fast_", "_any_", "_grouped_"};
   return std::string("shunt_all_reduce_") + name_of(type) + "_" + name_of(protocol) +
-         (variant == Variant::kFast ? "_fast_" : "_any_") + std::to_string(peer_batch);
+         kNames[static_cast<size_t>(variant)] + std::to_string(peer_batch);
 }
 
 AllReduceParams common_params(const Geometry& geometry, Protocol protocol, uint32_t rank,
@@ -72,16 +82,22 @@ AllReduceParams common_params(const Geometry& geometry, Protocol protocol, uint3
 
 void set_call(AllReduceParams& params, const LaunchPlan& plan, const void* send, void* recv,
               size_t count, DataType type, ReduceOp op, uint32_t number) {
-  const auto bytes = static_cast<uint32_t>(count * size_of(type));
   params.send = send;
   params.recv = recv;
-  params.bytes = bytes;
-  params.op = static_cast<uint8_t>(op);
-  params.tag = pack({number, bytes, type, op, plan.protocol});
-  params.lanes = static_cast<uint8_t>(plan.lanes);
-  params.packets_per_lane = plan.packets_per_lane;
-  params.data_warps = static_cast<uint8_t>(plan.threads / 32);
-  params.two_shot = plan.two_shot ? 1 : 0;
+  params.bytes = static_cast<uint32_t>(count * size_of(type));
+  set_shape(params, plan, op, {number, params.bytes, type, op, plan.protocol});
+}
+
+void add_message(GroupedParams& params, Protocol protocol, const void* send, void* recv, size_t bytes) {
+  const uint32_t payload = payload_of(protocol);
+  params.messages[params.message_count++] = {send, recv, static_cast<uint32_t>(bytes), params.bytes / payload};
+  params.bytes += packets_for(protocol, bytes) * payload;
+}
+
+void set_grouped_call(GroupedParams& params, const LaunchPlan& plan, DataType type, ReduceOp op, uint32_t number) {
+  uint32_t digest = 0;
+  for (uint32_t i = 0; i < params.message_count; ++i) digest = add_to_digest(digest, params.messages[i].bytes);
+  set_shape(params, plan, op, {number, params.bytes, type, op, plan.protocol, params.message_count, digest});
 }
 
 }  // namespace shunt

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "kernels/protocol.h"
 
@@ -42,12 +43,13 @@ struct LaunchPlan {
   bool two_shot;
 };
 
+// Bytes of data in a packet.
+constexpr uint32_t payload_of(Protocol protocol) { return protocol == Protocol::kSentinel ? 16 : 8; }
 constexpr uint32_t elements_per_packet(Protocol protocol, DataType type) {
-  return (protocol == Protocol::kSentinel ? 16 : 8) / size_of(type);
+  return payload_of(protocol) / size_of(type);
 }
 constexpr uint32_t packets_for(Protocol protocol, size_t bytes) {
-  const uint32_t payload = protocol == Protocol::kSentinel ? 16 : 8;
-  return static_cast<uint32_t>((bytes + payload - 1) / payload);
+  return static_cast<uint32_t>((bytes + payload_of(protocol) - 1) / payload_of(protocol));
 }
 
 LaunchPlan plan_launch(size_t bytes, DataType type, const DeviceLimits& limits);
@@ -58,15 +60,17 @@ Geometry plan_geometry(uint32_t ranks, size_t cap, const DeviceLimits& limits,
 
 // Kernels are specialised by datatype, protocol, variant and the number of peers polled at once (1, 3 or 7).
 // kFast: sums in one shot of whole, aligned packets, at most one a thread, which is nearly every call; short enough
-// to stay in the instruction cache from call to call. kAny: everything. Both speak the same protocol, so ranks
-// with differently aligned buffers may choose differently.
-enum class Variant : uint32_t { kFast = 0, kAny = 1 };
-inline constexpr uint32_t kVariants = 2;
+// to stay in the instruction cache from call to call. kAny: every one message. Both speak the same protocol, so ranks
+// with differently aligned buffers may choose differently. kGrouped: several messages.
+enum class Variant : uint32_t { kFast = 0, kAny = 1, kGrouped = 2 };
+inline constexpr uint32_t kVariants = 3;
+template <Variant kVariant>
+using ParamsOf = std::conditional_t<kVariant == Variant::kGrouped, GroupedParams, AllReduceParams>;
 inline Variant variant_of(const LaunchPlan& plan, ReduceOp op, const void* send, const void* recv,
                              size_t bytes) {
   const bool one_each = op == ReduceOp::kSum && !plan.two_shot && plan.packets_per_lane <= plan.threads;
-  const uint32_t payload = plan.protocol == Protocol::kSentinel ? 16 : 8;
-  const bool whole = (reinterpret_cast<uintptr_t>(send) | reinterpret_cast<uintptr_t>(recv) | bytes) % payload == 0;
+  const bool whole = (reinterpret_cast<uintptr_t>(send) | reinterpret_cast<uintptr_t>(recv) | bytes) %
+                         payload_of(plan.protocol) == 0;
   return one_each && whole ? Variant::kFast : Variant::kAny;
 }
 inline constexpr uint32_t kPeerBatches[] = {1, 3, 7};
@@ -83,5 +87,10 @@ AllReduceParams common_params(const Geometry& geometry, Protocol protocol, uint3
 // The call itself. `number`: its place in the order of recording.
 void set_call(AllReduceParams& params, const LaunchPlan& plan, const void* send, void* recv,
               size_t count, DataType type, ReduceOp op, uint32_t number);
+
+// A call of several messages, which are added one by one before it is set. At most kMaxMessages of them, with no more
+// packets than one message of the cap has.
+void add_message(GroupedParams& params, Protocol protocol, const void* send, void* recv, size_t bytes);
+void set_grouped_call(GroupedParams& params, const LaunchPlan& plan, DataType type, ReduceOp op, uint32_t number);
 
 }  // namespace shunt

@@ -42,23 +42,37 @@ static_assert(part_of(next_counter(0xffffffffu), 4) == (part_of(0xffffffffu, 4) 
 
 // ---- the tag of a call -------------------------------------------------------------------------------
 // What the header packet carries and the ranks compare. `number`: order of recording on the communicator
-// (1, 2, ...), modulo 2^24. `bytes` modulo 2^28.
+// (1, 2, ...), modulo 2^24. `bytes` modulo 2^28. A call of several messages has their sizes' digest there.
 struct CallTag {
   uint32_t number;
   uint32_t bytes;
   DataType type;
   ReduceOp op;
   Protocol protocol;
+  uint32_t messages = 1;
+  uint32_t digest = 0;  // of the sizes, modulo 2^21; 0 for one message
 };
+inline constexpr uint32_t kMaxMessages = 128;
 
 constexpr uint64_t pack(const CallTag& tag) {
-  return (uint64_t{tag.number} & 0xffffff) | (uint64_t{tag.bytes} & 0xfffffff) << 24 |
-         uint64_t(tag.type) << 52 | uint64_t(tag.op) << 57 | uint64_t(tag.protocol) << 61;
+  const bool several = tag.messages > 1;
+  const uint64_t extent = several ? (tag.messages - 1) | uint64_t{tag.digest} << 7 : uint64_t{tag.bytes};
+  return (uint64_t{tag.number} & 0xffffff) | (extent & 0xfffffff) << 24 | uint64_t(tag.type) << 52 |
+         uint64_t(tag.op) << 57 | uint64_t(tag.protocol) << 61 | uint64_t{several} << 63;
 }
 constexpr CallTag unpack_tag(uint64_t word) {
-  return {static_cast<uint32_t>(word & 0xffffff), static_cast<uint32_t>(word >> 24 & 0xfffffff),
+  const auto extent = static_cast<uint32_t>(word >> 24 & 0xfffffff);
+  const bool several = word >> 63 != 0;
+  return {static_cast<uint32_t>(word & 0xffffff), several ? 0 : extent,
           static_cast<DataType>(word >> 52 & 0x1f), static_cast<ReduceOp>(word >> 57 & 0xf),
-          static_cast<Protocol>(word >> 61 & 0x3)};
+          static_cast<Protocol>(word >> 61 & 0x3), several ? (extent & 0x7f) + 1 : 1,
+          several ? extent >> 7 : 0};
+}
+// The digest of the sizes so far and one more.
+constexpr uint32_t add_to_digest(uint32_t digest, uint32_t bytes) {
+  uint64_t mixed = (uint64_t{digest} << 32 | bytes) * 0x9e3779b97f4a7c15u;
+  mixed = (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93u;
+  return static_cast<uint32_t>(mixed >> 43);
 }
 
 // ---- what lies in a slab -----------------------------------------------------------------------------
@@ -197,6 +211,20 @@ struct AllReduceParams {
   HostBoard* board;     // device address of the pinned page
   uint64_t timeout_ns;  // 0 except in the probe: give up (Stop::kTimedOut) after this long in one wait
 };
+
+// Several messages of one type and operation in one call: one after the other, each begins with a packet of its own.
+struct Message {
+  const void* send;
+  void* recv;
+  uint32_t bytes;
+  uint32_t begin;  // its first packet of the call
+};
+// `bytes` is all packets' payload; `send` and `recv` are not used.
+struct GroupedParams : AllReduceParams {
+  uint32_t message_count;
+  Message messages[kMaxMessages];
+};
+static_assert(sizeof(GroupedParams) <= 4096, "what a kernel may be given");
 
 // One outbox for all peers (pull, host); the writer wipes it.
 constexpr bool has_outbox(const AllReduceParams& params) { return params.parts == kSharedParts; }

@@ -86,7 +86,7 @@ bool Communicator::lost() noexcept {
   return true;
 }
 
-ncclResult_t Communicator::all_reduce(const AllReduceCall& call, Verifications& due) noexcept {
+ncclResult_t Communicator::all_reduce(std::span<const AllReduceCall> calls, Verifications& due) noexcept {
   if (aborted()) return ncclInvalidUsage;
   if (const ncclResult_t failed = failure(); failed != ncclSuccess) return failed;
   try {
@@ -95,21 +95,23 @@ ncclResult_t Communicator::all_reduce(const AllReduceCall& call, Verifications& 
     if (lost()) return ncclUnhandledCudaError;
     cu::ContextScope current(set_->device().context);
     StreamOrder::Place place;
-    cu::Result result = order_.before(call.stream, place);
+    const cu::Stream stream = calls.front().stream;
+    cu::Result result = order_.before(stream, place);
     if (result != cu::kSuccess) return to_nccl(result, kOrdering);
-    ++calls_;
+    const uint32_t number = calls_ + 1;
+    calls_ += static_cast<uint32_t>(calls.size());
     // Captured calls are captured on all ranks, so all ranks count alike (NCCL User Guide, "Using NCCL with CUDA
     // Graphs": whether an operation is captured must be uniform over all ranks).
     if (verdict_.verify != 0 && !place.capturing && ++eager_ % verdict_.verify == 0) {
       cu::RelaxedCaptureScope relaxed;  // memory is allocated; another thread may be capturing
       due.push_back(
-          std::make_unique<Verification>(*this, call, calls_, verdict_.cap, set_->device()));
+          std::make_unique<Verification>(*this, calls.front(), number, verdict_.cap, set_->device()));
       result = due.back()->keep_input();
       if (result != cu::kSuccess) return to_nccl(result, "verifying a call");
     }
-    result = launch_all_reduce(*set_, verdict_.limits, call, calls_);
+    result = launch_all_reduce(*set_, verdict_.limits, calls, number);
     if (result != cu::kSuccess) return to_nccl(result, "launching an all-reduce");
-    return to_nccl(order_.after(call.stream, place), kOrdering);
+    return to_nccl(order_.after(stream, place), kOrdering);
   } catch (const cu::Error& error) {
     return to_nccl(error.code, "a shunted call");
   } catch (const std::bad_alloc&) {
@@ -154,6 +156,18 @@ ncclResult_t Communicator::extend(cu::Stream stream) noexcept {
   StreamOrder::Place place;
   const ncclResult_t result = before_forwarded(stream, place);
   return result != ncclSuccess ? result : after_forwarded(stream, place);
+}
+
+bool Communicator::same_capture(cu::Stream a, cu::Stream b) noexcept {
+  try {
+    cu::ContextScope current(opened_on_->context);
+    StreamOrder::Place of_a, of_b;
+    // What cannot be asked fails where it is used.
+    if (StreamOrder::locate(a, of_a) != cu::kSuccess || StreamOrder::locate(b, of_b) != cu::kSuccess) return true;
+    return of_a.capturing == of_b.capturing && of_a.capture == of_b.capture;
+  } catch (const cu::Error&) {
+    return true;
+  }
 }
 
 void Communicator::abort() noexcept {

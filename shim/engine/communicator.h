@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "shim/engine/call_ring.h"
@@ -56,9 +57,11 @@ class Communicator {
   ncclResult_t failure() const;
   bool aborted() const { return aborted_.load(std::memory_order_acquire); }
 
-  // Enqueues a call that was accepted. What is to be verified comes into `due`, for verify() once no group is
-  // open.
-  ncclResult_t all_reduce(const AllReduceCall& call, Verifications& due) noexcept;
+  // Enqueues calls that were accepted as one kernel (launch_all_reduce), where they are several on several streams
+  // after extend() of each. What is to be verified comes into `due`, for verify() once no group is open.
+  ncclResult_t all_reduce(std::span<const AllReduceCall> calls, Verifications& due) noexcept;
+  // How many calls of a group may be one kernel: each verified call is one.
+  size_t most_together() const { return verdict_.verify != 0 ? 1 : kMaxMessages; }
   // Stream order around an operation that NCCL enqueues; no effect unless the communicator shunts.
   ncclResult_t before_forwarded(cu::Stream stream, StreamOrder::Place& place) noexcept;
   ncclResult_t after_forwarded(cu::Stream stream, const StreamOrder::Place& place) noexcept;
@@ -66,6 +69,9 @@ class Communicator {
   ncclResult_t join(cu::Stream stream) noexcept;
   // Moves the order's end to `stream`, so that the next operation follows what is on it.
   ncclResult_t extend(cu::Stream stream) noexcept;
+
+  // Whether both streams are captured by one graph, or neither is.
+  bool same_capture(cu::Stream a, cu::Stream b) noexcept;
 
   // Ends every wait of this communicator's kernels; they end unfinished, and so does every later one.
   void abort() noexcept;

@@ -33,7 +33,7 @@ void load_module(GpuDevice& device) {
     SHUNT_CU(function_attribute, &registers, cu::kFuncAttributeNumRegs, kernel);
   };
   load(device.hold, kHoldKernel);
-  for (const Variant variant : {Variant::kFast, Variant::kAny}) {
+  for (const Variant variant : {Variant::kFast, Variant::kAny, Variant::kGrouped}) {
     for (size_t b = 0; b < std::size(kPeerBatches); ++b) {
       for (uint32_t t = 0; t < kDataTypes; ++t) {
         const auto type = static_cast<DataType>(t);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "shim/engine/call_count.h"
 #include "shim/engine/fork_safe.h"
 #include "shim/engine/log.h"
 #include "shim/engine/nccl_library.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "shim/engine/call_count.h"
 #include "shim/engine/log.h"
 #include "shim/engine/prepare.h"
 #include "shim/engine/registry.h"
@@ -20,18 +21,84 @@ ncclResult_t Group::start(NcclLibrary& library) {
   return result;
 }
 
-void Group::add_use(Communicator& communicator, cu::Stream stream) {
-  const bool known = std::any_of(uses_.begin(), uses_.end(), [&](const Use& use) {
-    return use.communicator == &communicator && use.stream == stream;
-  });
-  if (!known) uses_.push_back({&communicator, stream});
+// NCCL's rule: the streams of a communicator in a group are all captured by one graph, or none is.
+ncclResult_t Group::add_use(Communicator& communicator, cu::Stream stream) {
+  const Use* other = nullptr;
+  for (const Use& use : uses_) {
+    if (use.communicator != &communicator) continue;
+    if (use.stream == stream) return ncclSuccess;
+    other = &use;
+  }
+  if (other != nullptr && !communicator.same_capture(stream, other->stream)) {
+    log_error("communicator %s: streams in a group must all be captured by the same graph, or none of them",
+              communicator.key().c_str());
+    return ncclInvalidUsage;
+  }
+  uses_.push_back({&communicator, stream});
+  return ncclSuccess;
 }
 
-void Group::queue(Communicator& communicator, const AllReduceCall& call) {
-  add_use(communicator, call.stream);
+Group::Sum& Group::sum_of(Communicator& communicator) {
+  for (Sum& sum : sums_) {
+    if (sum.communicator == &communicator) return sum;
+  }
+  return sums_.emplace_back(Sum{&communicator, 0, false});
+}
+
+ncclResult_t Group::all_reduce(NcclLibrary& library, Communicator& communicator, const AllReduceCall& call) {
+  const int type = static_cast<int>(call.type), op = static_cast<int>(call.op);
+  const uint64_t cap = communicator.verdict().cap;
+  Sum& sum = sum_of(communicator);
+  const bool known = type >= 0 && type < static_cast<int>(kDataTypes);
+  sum.bytes += call.count > cap ? cap + 1 : call.count * (known ? size_of(call.type) : 1);
+  if (sum.bytes > cap && !sum.forwards) {
+    sum.forwards = true;
+    const ncclResult_t result = forward_queued(library, communicator);
+    if (result != ncclSuccess && result != ncclInProgress) return result;
+  }
+  if (sum.forwards || !communicator.accepts(call.count, type, op)) {
+    return forward_all_reduce(library, communicator, call);
+  }
+  if (const ncclResult_t result = add_use(communicator, call.stream); result != ncclSuccess) {
+    note_failure(result);
+    return result;
+  }
   const auto same = [&](cu::Device device) { return device == communicator.device(); };
-  shunted_.push_back({&communicator, call, forwards(communicator),
-                      std::any_of(forwarded_on_.begin(), forwarded_on_.end(), same)});
+  queued_.push_back({&communicator, call, forwards(communicator),
+                     std::any_of(forwarded_on_.begin(), forwarded_on_.end(), same), 0});
+  return ncclSuccess;
+}
+
+ncclResult_t Group::forward_all_reduce(NcclLibrary& library, Communicator& communicator,
+                                       const AllReduceCall& call) {
+  const auto type = static_cast<ncclDataType_t>(call.type);
+  const auto op = static_cast<ncclRedOp_t>(call.op);
+  count_call(&communicator, call.count, type, op, false);
+  return forward(&communicator, call.stream, [&] {
+    return library.call<k_ncclAllReduce>(call.send, call.recv, call.count, type, op, communicator.handle(),
+                                         static_cast<cudaStream_t>(call.stream));
+  });
+}
+
+// NCCL gets them in the order of the calls. A call of another communicator that came behind one of them is now
+// behind a forwarded operation.
+ncclResult_t Group::forward_queued(NcclLibrary& library, Communicator& communicator) {
+  ncclResult_t result = ncclSuccess;
+  bool behind = false;
+  std::vector<Queued> kept;
+  for (Queued& queued : queued_) {
+    if (queued.communicator != &communicator) {
+      queued.behind_others |= behind && queued.communicator->device() == communicator.device();
+      kept.push_back(queued);
+      continue;
+    }
+    behind = true;
+    if (result == ncclSuccess || result == ncclInProgress) {
+      result = forward_all_reduce(library, communicator, queued.call);
+    }
+  }
+  queued_ = std::move(kept);
+  return result;
 }
 
 bool Group::forwards(const Communicator& communicator) const {
@@ -39,16 +106,49 @@ bool Group::forwards(const Communicator& communicator) const {
                      [&](const Use& use) { return use.communicator == &communicator; });
 }
 
+// A pure function of each communicator's calls, so that all of its ranks get the same kernels.
+void Group::fuse() {
+  kernels_.clear();
+  for (Queued& queued : queued_) {
+    const Communicator& communicator = *queued.communicator;
+    const Protocol protocol = protocol_of(queued.call.type);
+    const uint32_t packets = packets_for(protocol, queued.call.count * size_of(queued.call.type));
+    const uint32_t most = packets_for(protocol, communicator.verdict().cap);
+    const auto fits = [&](const Kernel& kernel) {
+      return kernel.first_call->communicator == &communicator && kernel.first_call->call.type == queued.call.type &&
+             kernel.first_call->call.op == queued.call.op && kernel.count < communicator.most_together() &&
+             kernel.packets + packets <= most;
+    };
+    auto kernel = std::find_if(kernels_.begin(), kernels_.end(), fits);
+    if (kernel == kernels_.end()) kernel = kernels_.insert(kernel, {&queued, 0, 0, 0});
+    kernel->packets += packets;
+    ++kernel->count;
+    queued.kernel = static_cast<size_t>(kernel - kernels_.begin());
+  }
+  size_t begin = 0;
+  for (Kernel& kernel : kernels_) {
+    kernel.begin = begin;
+    begin += kernel.count;
+    kernel.count = 0;
+  }
+  calls_.resize(queued_.size());
+  for (const Queued& queued : queued_) {
+    Kernel& kernel = kernels_[queued.kernel];
+    calls_[kernel.begin + kernel.count++] = queued.call;
+  }
+}
+
 // A communicator's own order first, since all of its ranks have it: what comes before a forwarded operation
 // of the same communicator runs before NCCL's group, and so does whatever comes before that; what comes
 // behind one runs behind it. The rest keeps the order of the calls on its device.
-void Group::place_shunted() {
+void Group::place_kernels() {
   std::vector<cu::Device> must;  // devices on which a later call is before NCCL's group for its own order
-  for (auto shunted = shunted_.rbegin(); shunted != shunted_.rend(); ++shunted) {
-    const cu::Device device = shunted->communicator->device();
-    if (!shunted->behind_own && forwards(*shunted->communicator)) must.push_back(device);
+  for (auto kernel = kernels_.rbegin(); kernel != kernels_.rend(); ++kernel) {
+    const Queued& call = *kernel->first_call;
+    const cu::Device device = call.communicator->device();
+    if (!call.behind_own && forwards(*call.communicator)) must.push_back(device);
     const bool pulled = std::find(must.begin(), must.end(), device) != must.end();
-    shunted->first = !shunted->behind_own && (pulled || !shunted->behind_others);
+    kernel->first = !call.behind_own && (pulled || !call.behind_others);
   }
 }
 
@@ -63,7 +163,7 @@ void Group::note_forwarded(Communicator* communicator, cu::Stream stream, ncclRe
     forwarded_on_.push_back(communicator->device());
   }
   if (!communicator->shunting()) return;
-  add_use(*communicator, stream);
+  if (const ncclResult_t used = add_use(*communicator, stream); used != ncclSuccess) note_failure(used);
   forwarded_.push_back({communicator, stream});
 }
 
@@ -80,11 +180,12 @@ ncclResult_t Group::for_shared_streams(ncclResult_t (Communicator::*action)(cu::
   return result;
 }
 
-ncclResult_t Group::run_shunted(bool first, Verifications& due) {
+ncclResult_t Group::run_kernels(bool first, Verifications& due) {
   ncclResult_t result = ncclSuccess;
-  for (const Shunted& shunted : shunted_) {
-    if (shunted.first == first && result == ncclSuccess) {
-      result = shunted.communicator->all_reduce(shunted.call, due);
+  for (const Kernel& kernel : kernels_) {
+    if (kernel.first == first && result == ncclSuccess) {
+      const auto calls = std::span<const AllReduceCall>(calls_).subspan(kernel.begin, kernel.count);
+      result = kernel.first_call->communicator->all_reduce(calls, due);
     }
   }
   return result;
@@ -101,7 +202,9 @@ ncclResult_t Group::finish_forwarded() {
 void Group::clear() {
   failed_ = ncclSuccess;
   forwarded_on_.clear();
-  shunted_.clear();
+  sums_.clear();
+  queued_.clear();
+  kernels_.clear();
   forwarded_.clear();
   uses_.clear();
   makers_.clear();
@@ -121,14 +224,21 @@ ncclResult_t Group::end(NcclLibrary& library) {
   // In the order of the user's calls as far as NCCL's group, which cannot be split, allows: another rank may
   // make the same calls outside a group, and then waits for them in that order. Device by device: one
   // thread's group holds the calls of several ranks, one rank's after the other's.
-  place_shunted();
+  fuse();
+  place_kernels();
   Verifications due;
-  if (!cancelled && ours == ncclSuccess) ours = run_shunted(true, due);
+  if (!cancelled && ours == ncclSuccess) {
+    for (const Queued& queued : queued_) {
+      count_call(queued.communicator, queued.call.count, static_cast<ncclDataType_t>(queued.call.type),
+                 static_cast<ncclRedOp_t>(queued.call.op), true);
+    }
+    ours = run_kernels(true, due);
+  }
   const ncclResult_t theirs = library.call<k_ncclGroupEnd>();
   const bool ended = theirs == ncclSuccess || theirs == ncclInProgress;
   if (!cancelled && ended && ours == ncclSuccess) {
     ours = finish_forwarded();
-    if (ours == ncclSuccess) ours = run_shunted(false, due);
+    if (ours == ncclSuccess) ours = run_kernels(false, due);
     if (ours == ncclSuccess) ours = for_shared_streams(&Communicator::join);
     if (ours == ncclSuccess && !due.empty()) ours = verify(due);
   }

@@ -9,20 +9,40 @@ size_t batch_index(uint32_t ranks) {
   return index;
 }
 
+cu::Result launch(const SlabSet& set, Variant variant, DataType type, const AllReduceParams& params, void* argument,
+                  cu::Stream stream) {
+  const cu::Function kernel =
+      set.device().kernels[static_cast<size_t>(variant)][batch_index(params.ranks)][static_cast<size_t>(type)];
+  return cu::api().launch(kernel, params.lanes, 1, 1, block_threads(params), 1, 1, 0, stream, &argument, nullptr);
+}
+
+cu::Result launch_grouped(const SlabSet& set, const DeviceLimits& limits, std::span<const AllReduceCall> calls,
+                          uint32_t number, uint64_t timeout_ns) {
+  const DataType type = calls.front().type;
+  GroupedParams params;
+  static_cast<AllReduceParams&>(params) = set.params(protocol_of(type));
+  params.message_count = 0;
+  for (const AllReduceCall& call : calls) {
+    add_message(params, protocol_of(type), call.send, call.recv, call.count * size_of(type));
+  }
+  const LaunchPlan plan = plan_launch(params.bytes, type, limits);
+  set_grouped_call(params, plan, type, calls.front().op, number);
+  params.timeout_ns = timeout_ns;
+  return launch(set, Variant::kGrouped, type, params, &params, calls.front().stream);
+}
+
 }  // namespace
 
-cu::Result launch_all_reduce(const SlabSet& set, const DeviceLimits& limits, const AllReduceCall& call,
+cu::Result launch_all_reduce(const SlabSet& set, const DeviceLimits& limits, std::span<const AllReduceCall> calls,
                              uint32_t number, uint64_t timeout_ns) {
+  if (calls.size() > 1) return launch_grouped(set, limits, calls, number, timeout_ns);
+  const AllReduceCall& call = calls.front();
   const LaunchPlan plan = plan_launch(call.count * size_of(call.type), call.type, limits);
   AllReduceParams params = set.params(plan.protocol);
   set_call(params, plan, call.send, call.recv, call.count, call.type, call.op, number);
   params.timeout_ns = timeout_ns;
-  void* arguments[] = {&params};
   const Variant variant = variant_of(plan, call.op, call.send, call.recv, params.bytes);
-  const cu::Function kernel = set.device().kernels[static_cast<size_t>(variant)][batch_index(params.ranks)]
-                                                  [static_cast<size_t>(call.type)];
-  return cu::api().launch(kernel, plan.lanes, 1, 1, block_threads(params), 1, 1, 0, call.stream,
-                          arguments, nullptr);
+  return launch(set, variant, call.type, params, &params, call.stream);
 }
 
 }  // namespace shunt

@@ -71,7 +71,7 @@ class Timer {
     cu::ContextScope current(local_.device->context);
     const AllReduceCall call{reinterpret_cast<const void*>(scratch_.device()), reinterpret_cast<void*>(recv_),
                              bytes / 2, DataType::kFloat16, ReduceOp::kSum, stream()};
-    cu::check(launch_all_reduce(*local_.set, limits, call, number, static_cast<uint64_t>(kProbeSeconds * 1e9)),
+    cu::check(launch_all_reduce(*local_.set, limits, {&call, 1}, number, static_cast<uint64_t>(kProbeSeconds * 1e9)),
               "cuLaunchKernel");
   }
 

@@ -114,7 +114,7 @@ class Bench {
                                    step.type,
                                    ReduceOp::kSum,
                                    stream()};
-    return launch_all_reduce(*local_.set, verdict_.limits, all_reduce, call,
+    return launch_all_reduce(*local_.set, verdict_.limits, {&all_reduce, 1}, call,
                              static_cast<uint64_t>(kProbeSeconds * 1e9));
   }
 

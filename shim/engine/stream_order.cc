@@ -16,16 +16,16 @@ void StreamOrder::forget() noexcept {
   for (Last& last : captured_) last = {};
 }
 
-cu::Result StreamOrder::locate(cu::Stream stream, Place& place) const {
+cu::Result StreamOrder::locate(cu::Stream stream, Place& place) {
   int status = cu::kCaptureNone;
   cu::Result result =
       cu::api().capture_info(stream, &status, &place.capture, nullptr, nullptr, nullptr);
   if (result != cu::kSuccess) return result;
   place.capturing = status == cu::kCaptureActive;
+  if (!place.capturing) place.capture = 0;
   // A stream that is capturing is not asked for its id: driver 580 answers with an error and ends the
   // capture. Its handle cannot be used again before the capture has ended.
   if (!place.capturing && cu::api().stream_id != nullptr) {
-    place.capture = 0;
     return cu::api().stream_id(stream, &place.stream);
   }
   place.stream = reinterpret_cast<uintptr_t>(stream);

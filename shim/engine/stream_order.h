@@ -29,6 +29,8 @@ class StreamOrder {
     unsigned long long stream = 0;   // id of the stream, not its handle: handles are reused
   };
 
+  static cu::Result locate(cu::Stream stream, Place& place);
+
   // Call around each operation, with the communicator's context current. `before` makes the stream wait
   // for the last operation if that was on another stream, `after` records one event.
   cu::Result before(cu::Stream stream, Place& place);
@@ -42,7 +44,6 @@ class StreamOrder {
     Place place{};
     bool valid = false;
   };
-  cu::Result locate(cu::Stream stream, Place& place) const;
   Last& last_for(const Place& place);
 
   // Captures that are under way at once; with more, the oldest one's order is lost.

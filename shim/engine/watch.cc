@@ -46,6 +46,10 @@ std::string ranks_text(uint32_t mask) {
 
 std::string describe_call(uint64_t word) {
   const CallTag tag = unpack_tag(word);
+  if (tag.messages > 1) {
+    return format("%u to %u (in one group, %s %s)", tag.number, tag.number + tag.messages - 1, name_of(tag.type),
+                  name_of(tag.op));
+  }
   return format("%u (%u bytes, %s %s)", tag.number, tag.bytes, name_of(tag.type), name_of(tag.op));
 }
 

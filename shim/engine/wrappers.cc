@@ -1,8 +1,8 @@
 #include "shim/engine/wrappers.h"
 
-#include <atomic>
 #include <cstring>
 
+#include "shim/engine/call_count.h"
 #include "shim/engine/group.h"
 #include "shim/engine/log.h"
 #include "shim/engine/registry.h"
@@ -10,35 +10,7 @@
 namespace shunt {
 namespace {
 
-std::atomic<unsigned long long> shunted_calls{0};
-std::atomic<unsigned long long> forwarded_calls{0};
-
 // ---- operations on a stream --------------------------------------------------------------------------
-
-// Runs `real`, keeping the order of the communicator's operations.
-template <typename F>
-ncclResult_t forward(NcclLibrary& library, ncclComm_t handle, cudaStream_t stream, F&& real) {
-  Communicator* communicator = Registry::get().find(library, handle);
-  Group& group = Group::of(library);
-  if (communicator == nullptr || !communicator->shunting()) {
-    const ncclResult_t result = real();
-    if (group.open()) group.note_forwarded(communicator, stream, result);
-    return result;
-  }
-  StreamOrder::Place place;
-  ncclResult_t result = communicator->before_forwarded(stream, place);
-  if (result != ncclSuccess) {
-    if (group.open()) group.note_failure(result);
-    return result;
-  }
-  result = real();
-  if (group.open()) {
-    group.note_forwarded(communicator, stream, result);
-  } else if (result == ncclSuccess) {
-    result = communicator->after_forwarded(stream, place);
-  }
-  return result;
-}
 
 template <typename... Args>
 std::pair<ncclComm_t, cudaStream_t> comm_and_stream(Args... args) {
@@ -55,44 +27,28 @@ std::pair<ncclComm_t, cudaStream_t> comm_and_stream(Args... args) {
 template <int kHook, typename... Args>
 ncclResult_t on_call(HookTag<kHook>, NcclLibrary& library, Args... args) {
   const auto [comm, stream] = comm_and_stream(args...);
-  return forward(library, comm, stream, [&] { return library.call<kHook>(args...); });
-}
-
-// For the last calls of a communicator (CallRing).
-void note(Communicator* communicator, size_t count, ncclDataType_t type, ncclRedOp_t op, bool shunted) {
-  if (communicator == nullptr || !communicator->shunting()) return;
-  const bool known = type >= 0 && static_cast<int>(type) < static_cast<int>(kDataTypes);
-  const size_t size = known ? size_of(static_cast<DataType>(type)) : 1;
-  communicator->note_all_reduce(count * size, static_cast<int>(type), static_cast<int>(op), shunted);
+  return Group::of(library).forward(Registry::get().find(library, comm), stream,
+                                    [&] { return library.call<kHook>(args...); });
 }
 
 ncclResult_t on_call(HookTag<k_ncclAllReduce>, NcclLibrary& library, const void* send, void* recv,
                      size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                      cudaStream_t stream) {
   Communicator* communicator = Registry::get().find(library, comm);
+  const AllReduceCall call{send, recv, count, static_cast<DataType>(type), static_cast<ReduceOp>(op), stream};
+  Group& group = Group::of(library);
+  const bool shunting = communicator != nullptr && communicator->shunting();
+  if (shunting && group.open()) return group.all_reduce(library, *communicator, call);
   const bool shunted =
-      communicator != nullptr &&
-      communicator->accepts(count, static_cast<int>(type), static_cast<int>(op));
-  note(communicator, count, type, op, shunted);
+      shunting && communicator->accepts(count, static_cast<int>(type), static_cast<int>(op));
+  count_call(communicator, count, type, op, shunted);
   if (!shunted) {
-    forwarded_calls.fetch_add(1, std::memory_order_relaxed);
-    return forward(library, comm, stream, [&] {
+    return group.forward(communicator, stream, [&] {
       return library.call<k_ncclAllReduce>(send, recv, count, type, op, comm, stream);
     });
   }
-  const AllReduceCall call{send,
-                           recv,
-                           count,
-                           static_cast<DataType>(type),
-                           static_cast<ReduceOp>(op),
-                           stream};
-  shunted_calls.fetch_add(1, std::memory_order_relaxed);
-  if (Group& group = Group::of(library); group.open()) {
-    group.queue(*communicator, call);
-    return ncclSuccess;
-  }
   Verifications due;
-  const ncclResult_t result = communicator->all_reduce(call, due);
+  const ncclResult_t result = communicator->all_reduce({&call, 1}, due);
   return due.empty() || result != ncclSuccess ? result : verify(due);
 }
 
@@ -101,9 +57,9 @@ template <typename Config>
 ncclResult_t on_call(HookTag<k_ncclAllReduceConfig>, NcclLibrary& library, const void* send, void* recv,
                      size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                      cudaStream_t stream, Config* config) {
-  note(Registry::get().find(library, comm), count, type, op, false);
-  forwarded_calls.fetch_add(1, std::memory_order_relaxed);
-  return forward(library, comm, stream, [&] {
+  Communicator* communicator = Registry::get().find(library, comm);
+  count_call(communicator, count, type, op, false);
+  return Group::of(library).forward(communicator, stream, [&] {
     return library.call<k_ncclAllReduceConfig>(send, recv, count, type, op, comm, stream, config);
   });
 }
@@ -323,10 +279,6 @@ void fill_wrappers(NcclLibrary& library) {
   [&]<int... kSlots>(std::integer_sequence<int, kSlots...>) {
     ((library.slot == kSlots ? fill_slot<kSlots>(library) : void()), ...);
   }(std::make_integer_sequence<int, kMaxLibraries>{});
-}
-
-Counters counters() {
-  return {shunted_calls.load(), forwarded_calls.load(), Communicator::ever_shunting()};
 }
 
 }  // namespace shunt

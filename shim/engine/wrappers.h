@@ -11,12 +11,4 @@ namespace shunt {
 template <int kHook>
 struct HookTag {};
 
-// ncclAllReduce calls that were handed to our kernel or to NCCL, captured ones once. Process-wide.
-struct Counters {
-  unsigned long long shunted;
-  unsigned long long forwarded;
-  unsigned long long communicators;  // that shunt
-};
-Counters counters();
-
 }  // namespace shunt

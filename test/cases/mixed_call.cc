@@ -10,12 +10,18 @@ constexpr size_t kGuard = 256;
 
 }  // namespace
 
-Draw draw_call(Random& all, uint64_t serial, size_t cap) {
+Draw draw_call(Random& all, uint64_t serial, size_t cap, const Draw* like) {
   Draw d;
   d.serial = serial;
   d.link = all.below(2);
   d.type = static_cast<DataType>(all.below(shunt::kDataTypes));
   d.op = static_cast<ReduceOp>(all.below(shunt::kReduceOps));
+  if (like != nullptr) {
+    d.type = like->type;
+    d.op = like->op;
+    d.count = 1 + all.below(cap / size_of(d.type) / (all.below(4) == 0 ? 4 : 20));
+    return d;
+  }
   const size_t most = cap / size_of(d.type);
   switch (all.below(8)) {
     case 0:
@@ -34,17 +40,24 @@ Draw draw_call(Random& all, uint64_t serial, size_t cap) {
     default:
       d.count = 1 + all.below(most / 8);
   }
-  const bool exact = d.count == 0 || d.count <= most || d.op == ReduceOp::kMax ||
-                     d.op == ReduceOp::kMin || !is_float(d.type);
-  // Forwarded ones must be exact in any order, rounded at every hop.
-  if (!exact && (is_float8(d.type) || d.op == ReduceOp::kAvg)) d.op = ReduceOp::kMax;
   return d;
 }
 
-Call::Call(const Draw& draw, const Link& link, size_t cap, CUstream stream, Random& own)
+void decide(std::vector<Draw>& draws, size_t cap) {
+  size_t sums[2] = {};
+  for (const Draw& d : draws) sums[d.link] += d.bytes();
+  for (Draw& d : draws) {
+    d.forwarded = d.count == 0 || sums[d.link] > cap;
+    const bool any_order = d.op == ReduceOp::kMax || d.op == ReduceOp::kMin || !is_float(d.type);
+    // Forwarded ones must be exact in any order, rounded at every hop.
+    if (d.forwarded && !any_order && (is_float8(d.type) || d.op == ReduceOp::kAvg)) d.op = ReduceOp::kMax;
+  }
+}
+
+Call::Call(const Draw& draw, const Link& link, CUstream stream, Random& own)
     : draw_(draw),
       link_(link),
-      shunted_(draw.count > 0 && link.ranks > 1 && bytes() <= cap),
+      shunted_(!draw.forwarded && link.ranks > 1),
       stream_(stream),
       in_place_(own.below(3) == 0),
       send_at_(kGuard + own.below(19) * size_of(draw.type)),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "test/cases/exchange.h"
 #include "test/cases/shapes_data.h"
@@ -22,15 +23,20 @@ struct Draw {
   DataType type{};
   ReduceOp op{};
   size_t count = 0;
+  bool forwarded = false;  // by its size, or by what its communicator's calls of the group come to
+
+  size_t bytes() const { return count * size_of(type); }
 };
 
-// Sizes on both sides of `cap` (bytes).
-Draw draw_call(Random& all, uint64_t serial, size_t cap);
+// Sizes on both sides of `cap` (bytes). `like`: small, of the same type and operation; or null.
+Draw draw_call(Random& all, uint64_t serial, size_t cap, const Draw* like = nullptr);
+// Decides for calls of one group, or for one, by their sum.
+void decide(std::vector<Draw>& draws, size_t cap);
 
 // One rank's part of it, with buffers and a stream of its own choice. Nothing here waits.
 class Call {
  public:
-  Call(const Draw& draw, const Link& link, size_t cap, CUstream stream, Random& own);
+  Call(const Draw& draw, const Link& link, CUstream stream, Random& own);
 
   bool shunted() const { return shunted_; }
   void fill(uint64_t round);  // not before the last round was checked
@@ -39,7 +45,7 @@ class Call {
   void check() const;  // after the stream has ended
 
  private:
-  size_t bytes() const { return draw_.count * size_of(draw_.type); }
+  size_t bytes() const { return draw_.bytes(); }
   size_t arena_bytes() const;
   const Memory& sent() const { return in_place_ ? recv_ : send_; }
   size_t from() const { return in_place_ ? recv_at_ : send_at_; }

@@ -64,18 +64,28 @@ void Program::end() {
   NCCL(ncclCommDestroy(links_[0].comm));
 }
 
-// Some calls, of which this rank keeps those of communicators that it is in. `one_each`: whether no
-// communicator has two.
-Calls Program::draw_calls(size_t most, bool any_stream, bool* one_each) {
+// Some calls, of which this rank keeps those of communicators that it is in. `one_each`: whether no communicator
+// has two.
+Calls Program::draw_calls(size_t most, bool any_stream, bool grouped, bool* one_each) {
+  const bool alike = grouped && all_.below(2) == 0;  // so that they are one kernel
+  std::vector<Draw> draws;
+  const size_t count = 1 + all_.below(alike ? 4 * most : most);
+  while (draws.size() < count) {
+    draws.push_back(draw_call(all_, ++draws_, cap_, alike && !draws.empty() ? &draws.front() : nullptr));
+    if (!grouped) {
+      std::vector<Draw> alone{draws.back()};
+      decide(alone, cap_);
+      draws.back() = alone.front();
+    }
+  }
+  if (grouped) decide(draws, cap_);
   Calls calls;
   size_t of_link[2] = {};
-  const size_t count = 1 + all_.below(most);
-  for (size_t i = 0; i < count; ++i) {
-    const Draw d = draw_call(all_, ++draws_, cap_);
+  for (const Draw& d : draws) {
     ++of_link[d.link];
     if (links_[d.link].rank < 0) continue;
     const Stream& stream = streams_[any_stream ? own_.below(2) : forked_ ? d.link : 0];
-    calls.push_back(std::make_unique<Call>(d, links_[d.link], cap_, stream, own_));
+    calls.push_back(std::make_unique<Call>(d, links_[d.link], stream, own_));
   }
   if (one_each != nullptr) *one_each = of_link[0] < 2 && of_link[1] < 2;
   return calls;
@@ -113,7 +123,7 @@ void Program::wait() const {
 }
 
 void Program::eager() {
-  const Calls calls = draw_calls(5, true);
+  const Calls calls = draw_calls(5, true, false);
   fill(calls);
   enqueue(calls);
   finish(calls);
@@ -122,7 +132,7 @@ void Program::eager() {
 // A rank may do without the group where no communicator has two calls in it.
 void Program::group() {
   bool one_each = false;
-  const Calls calls = draw_calls(5, true, &one_each);
+  const Calls calls = draw_calls(5, true, true, &one_each);
   const bool nested = all_.below(3) == 0, grouped = !one_each || own_.below(3) != 0;
   fill(calls);
   if (grouped) NCCL(ncclGroupStart());
@@ -139,7 +149,7 @@ void Program::capture(size_t which) {
   captured = {};
   forked_ = all_.below(3) == 0;
   const bool grouped = !forked_ && all_.below(2) == 0;
-  captured.calls = draw_calls(3, false);
+  captured.calls = draw_calls(3, false, grouped);
   captured.graph = std::make_unique<Graph>(streams_[0], [&] {
     Event fork, join;
     if (forked_) fork.order(streams_[0], streams_[1]);

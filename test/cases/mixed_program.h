@@ -34,7 +34,7 @@ class Program {
   void renew_split();
   void end();
 
-  Calls draw_calls(size_t most, bool any_stream, bool* one_each = nullptr);
+  Calls draw_calls(size_t most, bool any_stream, bool grouped, bool* one_each = nullptr);
   void fill(const Calls& calls);
   void enqueue(const Calls& calls);
   void finish(const Calls& calls);

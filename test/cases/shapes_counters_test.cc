@@ -28,9 +28,13 @@ TEST_CASE("job: counted calls", "[.]") {
   };
   for (size_t bytes = 4; bytes <= kBytes; bytes *= 2) call(made % 3 == 0 ? other : comm, bytes);
   for (const size_t bytes : {cap - 4, cap, cap + 4}) call(comm, bytes);
-  // The fused ones of case 37, and a group that holds both kinds.
+  // The fused ones of case 37, more of them than the cap takes, and a group that holds both kinds.
   NCCL(ncclGroupStart());
-  for (int i = 0; i < 100; ++i) call(comm, 256);
+  for (int i = 0; i < 100; ++i) call(comm, 32);
+  NCCL(ncclGroupEnd());
+  NCCL(ncclGroupStart());
+  for (size_t i = 0; i < cap / 512 + 1; ++i) call(comm, 512);
+  above += static_cast<uint32_t>(cap / 512 + 1);
   NCCL(ncclGroupEnd());
   NCCL(ncclGroupStart());
   call(comm, 512);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Build, tests and benchmarks on a machine with two GPUs, in one go and in less than nine minutes:
+# Build, tests and benchmarks on a machine with two GPUs, in one go and in less than ten minutes:
 #   test/gpu/run.sh [STEP...]        steps: build ctypes bench torch faults nccl-tests tests (all)
 #                                    and tune, soak (ten million calls), killed (kill -9 at many places)
 #                                    and cases (test/cases), minutes more: only run when named
@@ -7,13 +7,13 @@
 # OUT: folder of the logs, one a step, and of results.json (out). BUILD: build folder (build).
 # NCCL_TESTS: folder with all_reduce_perf and all_reduce_perf_mpi; without it that step is skipped.
 # KEEP: results.json of an earlier run of the same commit or another, for the steps that are not run now.
-# LIMIT: seconds for everything (530). A step that is over its own limit is ended and counts as failed.
+# LIMIT: seconds for everything (560). A step that is over its own limit is ended and counts as failed.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/../.."
 
 OUT=${OUT:-out}
 BUILD=$(readlink -m "${BUILD:-build}")
-LIMIT=${LIMIT:-530}
+LIMIT=${LIMIT:-560}
 JOBS=$(nproc)
 STEPS=(build ctypes bench torch faults nccl-tests tests)
 mkdir -p "$OUT" "$BUILD/gpu"
@@ -67,7 +67,7 @@ run_step() {
   case $1 in
     build) step build 170 bash -c build ;;
     ctypes) python_step ctypes 60 ctypes_client ;;
-    bench) python_step bench 200 bench ;;
+    bench) python_step bench 240 bench ;;
     torch) python_step torch 100 torch_allreduce ;;
     faults) python_step faults 130 faults ;;
     nccl-tests) python_step nccl-tests 160 nccl_tests ;;

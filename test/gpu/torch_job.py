@@ -38,11 +38,11 @@ class Job:
 
     # ---- calls are counted where they are made; a replay makes none ----
     def count(self, *tensors):
-        for tensor in tensors:
-            if tensor.numel() * tensor.element_size() <= self.cap:
-                self.up_to_cap += 1
-            else:
-                self.above_cap += 1
+        """A call, or the calls of one group, which are shunted where their sum is up to the cap."""
+        if sum(tensor.numel() * tensor.element_size() for tensor in tensors) <= self.cap:
+            self.up_to_cap += len(tensors)
+        else:
+            self.above_cap += len(tensors)
 
     def buffer(self, n, dtype, shift=0):
         """n elements that start `shift` elements past an aligned address, guards around them."""

@@ -51,13 +51,14 @@ struct Timing {
 class Harness {
  public:
   Harness(const Options& options, const DeviceLimits& limits, Placement placement);
-  bool check(DataType type, ReduceOp op, size_t count, size_t misalign);
+  // `messages`: that the elements are cut into, which one kernel reduces.
+  bool check(DataType type, ReduceOp op, size_t count, size_t misalign, size_t messages);
   // Median microseconds a call of the slowest rank, in a graph.
   double time(size_t bytes, DataType type);
 
  private:
   void wait_all();
-  void enqueue(Rank& rank, size_t count, DataType type, ReduceOp op, size_t misalign);
+  void enqueue(Rank& rank, size_t count, DataType type, ReduceOp op, size_t misalign, size_t messages = 1);
 
   Options options_;
   DeviceLimits limits_;
@@ -89,15 +90,20 @@ Harness::Harness(const Options& options, const DeviceLimits& limits, Placement p
   }
 }
 
-void Harness::enqueue(Rank& rank, size_t count, DataType type, ReduceOp op, size_t misalign) {
+void Harness::enqueue(Rank& rank, size_t count, DataType type, ReduceOp op, size_t misalign, size_t messages) {
   cu::ContextScope current(rank.device->context);
-  const AllReduceCall call{reinterpret_cast<const void*>(rank.send + misalign),
-                           reinterpret_cast<void*>(rank.recv + misalign),
-                           count,
-                           type,
-                           op,
-                           rank.stream->get()};
-  cu::check(launch_all_reduce(*rank.set, limits_, call, calls_), "cuLaunchKernel");
+  std::vector<AllReduceCall> calls;
+  for (size_t i = 0, from = 0; i < messages; ++i) {
+    // Of any lengths, the last one takes the rest.
+    const size_t left = messages - i - 1;
+    const size_t most = left == 0 ? count - from : (count - from - left) * 2 / (left + 1) + 1;
+    const size_t here = left == 0 ? most : std::min(1 + (i * 7919 + count) % most, count - from - left);
+    const size_t at = misalign + from * size_of(type);
+    calls.push_back({reinterpret_cast<const void*>(rank.send + at), reinterpret_cast<void*>(rank.recv + at), here,
+                     type, op, rank.stream->get()});
+    from += here;
+  }
+  cu::check(launch_all_reduce(*rank.set, limits_, calls, calls_), "cuLaunchKernel");
 }
 
 void Harness::wait_all() {
@@ -108,7 +114,7 @@ void Harness::wait_all() {
   }
 }
 
-bool Harness::check(DataType type, ReduceOp op, size_t count, size_t misalign) {
+bool Harness::check(DataType type, ReduceOp op, size_t count, size_t misalign, size_t messages) {
   const size_t bytes = count * size_of(type);
   std::vector<sim::Bytes> in;
   for (size_t r = 0; r < ranks_.size(); ++r) in.push_back(sim::make_input(type, count, false, random_));
@@ -119,7 +125,7 @@ bool Harness::check(DataType type, ReduceOp op, size_t count, size_t misalign) {
   }
   wait_all();
   ++calls_;
-  for (Rank& rank : ranks_) enqueue(rank, count, type, op, misalign);
+  for (Rank& rank : ranks_) enqueue(rank, count, type, op, misalign, messages);
   std::vector<sim::Bytes> out(ranks_.size(), sim::Bytes(misalign + bytes + size_of(type)));
   for (size_t r = 0; r < ranks_.size(); ++r) {
     cu::ContextScope current(ranks_[r].device->context);
@@ -222,13 +228,16 @@ bool run_checks(const Options& options, Placement placement, bool two_shot) {
       for (const size_t count : {1, 3, 7, 257, 4096, 40001}) {
         if (count > 4096 && o > 1) continue;
         for (const size_t misalign : {size_t{0}, size_t{size_of(type)}}) {
-          if (!harness.check(type, op, count, misalign)) {
-            std::printf("WRONG: %s %s x %zu, misaligned by %zu, %u ranks, %s, %s\n", name_of(type),
-                        name_of(op), count, misalign, options.ranks, name_of(placement),
-                        two_shot ? "two shots" : "one shot");
-            return false;
+          for (const size_t messages : {size_t{1}, size_t{3}, size_t{kMaxMessages}}) {
+            if (count < messages) continue;
+            if (!harness.check(type, op, count, misalign, messages)) {
+              std::printf("WRONG: %s %s x %zu, misaligned by %zu, %zu messages, %u ranks, %s, %s\n", name_of(type),
+                          name_of(op), count, misalign, messages, options.ranks, name_of(placement),
+                          two_shot ? "two shots" : "one shot");
+              return false;
+            }
+            ++done;
           }
-          ++done;
         }
       }
     }

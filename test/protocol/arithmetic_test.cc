@@ -1,4 +1,5 @@
 // kernels/protocol.h: counters, tags, and where packets lie.
+#include <set>
 #include <vector>
 
 #include "kernels/protocol.h"
@@ -25,6 +26,33 @@ TEST_CASE("a tag survives packing") {
       }
     }
   }
+}
+
+TEST_CASE("the tag of several messages says how many, and tells their sizes apart") {
+  for (uint32_t messages : {2u, 3u, kMaxMessages}) {
+    const CallTag tag{9, 4096, DataType::kFloat32, ReduceOp::kSum, Protocol::kSentinel, messages, 0x1fffff};
+    const CallTag back = unpack_tag(pack(tag));
+    CHECK(back.number == 9);
+    CHECK(back.messages == messages);
+    CHECK(back.digest == 0x1fffff);
+    CHECK(back.bytes == 0);
+    CHECK(back.type == tag.type);
+    CHECK(back.op == tag.op);
+    CHECK(back.protocol == tag.protocol);
+  }
+  // No two of these lists look the same, and none looks like a single message.
+  std::set<uint64_t> words;
+  size_t lists = 0;
+  for (uint32_t a = 4; a <= 256; a += 4) {
+    words.insert(pack({1, a, DataType::kFloat32, ReduceOp::kSum, Protocol::kSentinel}));
+    ++lists;
+    for (uint32_t b = 4; b <= 256; b += 4) {
+      const uint32_t digest = add_to_digest(add_to_digest(0, a), b);
+      words.insert(pack({1, a + b, DataType::kFloat32, ReduceOp::kSum, Protocol::kSentinel, 2, digest}));
+      ++lists;
+    }
+  }
+  CHECK(lists - words.size() <= 8);  // 21 bits: 4096 lists may meet a few times
 }
 
 TEST_CASE("fields of a tag that are too large stay out of the others") {

@@ -122,8 +122,8 @@ shunt_control_fails(one_word_double wrong-sum --types double)
 # The protocol depends on how a rank's own buffer is aligned: ranks look for each other's packets in
 # different places. (With this cap the flagged region has room for every call.)
 shunt_control_edit(by_alignment host_kernels.cc
-  [[all_reduce<kType, kProtocol, kVariant, kPeerBatch>(*static_cast<const AllReduceParams*>(params));]]
-  [[AllReduceParams changed = *static_cast<const AllReduceParams*>(params);
+  [[all_reduce<kType, kProtocol, kVariant, kPeerBatch>(*static_cast<const ParamsOf<kVariant>*>(params));]]
+  [[ParamsOf<kVariant> changed = *static_cast<const ParamsOf<kVariant>*>(params);
   if (kProtocol == Protocol::kSentinel && reinterpret_cast<uintptr_t>(changed.send) % 16 != 0) {
     changed.data_offset = changed.flagged_offset;
     changed.lane_bytes = changed.flagged_lane_bytes;
@@ -193,3 +193,18 @@ shunt_control_edit(no_second_shot all_reduce.cuh
   [[(void)to_peers;]])
 shunt_add_control(no_second_shot)
 shunt_control_fails(no_second_shot hang --shots two)
+
+# ---- several messages in one kernel -------------------------------------------------------------------------
+# Sizes are not compared: a rank with the same messages in another order adds up what does not belong together.
+shunt_control_edit(messages_not_compared launch_plan.cc
+  [[digest = add_to_digest(digest, params.messages[i].bytes);]]
+  [[digest = 0;]])
+shunt_add_control(messages_not_compared)
+shunt_control_fails(messages_not_compared wrong-sum --program mismatch --calls 10 --seeds 40 --ranks 2)
+
+# A message begins in the packet that the one before ends in: both write that packet.
+shunt_control_edit(messages_share_packets launch_plan.cc
+  [[params.bytes += packets_for(protocol, bytes) * payload;]]
+  [[params.bytes += bytes / payload * payload;]])
+shunt_add_control(messages_share_packets)
+shunt_control_fails(messages_share_packets wrong-sum --ranks 2)

@@ -34,7 +34,7 @@ void mixed(World& world, const Options& options) {
     if (!graphs.empty() && world.rng().of256(110)) {
       recorded = graphs[world.rng().below(graphs.size())];
     } else {
-      recorded = world.record(world.draw_call());
+      recorded = world.record(world.draw_calls());
       if (world.rng().of256(128)) graphs.push_back(recorded);
     }
     every_rank_calls(world, world.add_step(recorded));
@@ -45,13 +45,13 @@ void mixed(World& world, const Options& options) {
 void edge(World& world, const Options&) {
   draw_counters(world, false);
   for (uint32_t i = 0; i < 16; ++i) {
-    every_rank_calls(world, world.add_step(world.record(world.draw_call())));
+    every_rank_calls(world, world.add_step(world.record(world.draw_calls())));
   }
 }
 
 // One captured call, replayed and replayed.
 void replay(World& world, const Options& options) {
-  const uint32_t recorded = world.record(world.draw_call());
+  const uint32_t recorded = world.record(world.draw_calls());
   for (uint32_t i = 0; i < options.calls; ++i) every_rank_calls(world, world.add_step(recorded));
 }
 
@@ -70,7 +70,7 @@ void wrap(World& world, const Options&) {
   };
   const auto calls = [&](uint32_t count, auto&& make) {
     for (uint32_t i = 0; i < count; ++i)
-      every_rank_calls(world, world.add_step(world.record(make())));
+      every_rank_calls(world, world.add_step(world.record({make()})));
   };
   calls(parts, large);
   every_rank(world, {Action::Kind::kJump, shunt::kFlagPeriod - parts});
@@ -99,14 +99,34 @@ void abort_program(World& world, const Options& options) {
   d.patience = world.rng().below(world.rng().one_of<uint32_t>({1, 1000, 20000}));
 }
 
-// One rank skips a call, makes another one, or makes two in the opposite order.
+// The messages of one call in another order: as many bytes in as many packets, but not the same ones.
+Calls otherwise_ordered(const Calls& calls) {
+  Calls other = calls;
+  for (size_t i = 1; i < other.size(); ++i) {
+    if (other[i].count != other[0].count) {
+      std::swap(other[i].count, other[0].count);
+      break;
+    }
+  }
+  return other;
+}
+
+// One rank skips a call, makes another one, makes two in the opposite order, or has the messages of one so.
 void mismatch(World& world, const Options& options) {
   draw_counters(world);
   world.disturbance.kind = Disturbance::Kind::kMismatch;
   for (uint32_t i = 0; i < options.calls; ++i) {
-    every_rank_calls(world, world.add_step(world.record(world.draw_call())));
+    every_rank_calls(world, world.add_step(world.record(world.draw_calls())));
   }
   std::vector<Action>& odd = world.streams()[world.rng().below(world.ranks())];
+  for (Action& action : odd) {
+    if (world.rng().of256(128)) continue;
+    const Calls calls = world.calls_of(action.value), other = otherwise_ordered(calls);
+    const auto same = [](const Call& a, const Call& b) { return a.count == b.count; };
+    if (std::equal(calls.begin(), calls.end(), other.begin(), same)) continue;
+    action.value = world.add_step(world.record(other));
+    return;
+  }
   const uint32_t at = world.rng().below(odd.size() - 1);
   switch (world.rng().below(3)) {
     case 0:
@@ -116,7 +136,7 @@ void mismatch(World& world, const Options& options) {
       std::swap(odd[at], odd[at + 1]);
       break;
     default:
-      odd[at].value = world.add_step(world.record(world.draw_call()));
+      odd[at].value = world.add_step(world.record(world.draw_calls()));
       break;
   }
 }
@@ -131,7 +151,7 @@ void overlap(World& world, const Options& options) {
   const Call first = world.draw_call();
   for (uint32_t i = 0; i < options.calls; ++i) {
     const uint32_t step = world.add_step(
-        world.record(alike ? world.draw_call(first.type, first.count) : world.draw_call()));
+        world.record(alike ? Calls{world.draw_call(first.type, first.count)} : world.draw_calls()));
     for (uint32_t rank = 0; rank < world.ranks(); ++rank) {
       const bool second = i % 2 == 1 && (everywhere || rank == culprit);
       world.streams()[rank * 2 + second].push_back({Action::Kind::kStep, step});

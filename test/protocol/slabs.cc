@@ -38,16 +38,32 @@ shunt::HostBoard& Slabs::board(uint32_t rank) const {
   return *reinterpret_cast<shunt::HostBoard*>(slab(ranks_) + rank * kBoardBytes);
 }
 
-shunt::AllReduceParams Slabs::params(const Call& call, uint32_t rank, const void* send,
-                                     void* recv) const {
+shunt::LaunchPlan Slabs::plan(const Calls& calls) const {
+  const Call& first = calls.front();
+  if (calls.size() == 1) return plan_launch(first.bytes(), first.type, limits_);
+  size_t packets = 0;
+  for (const Call& call : calls) packets += call.packets();
+  return plan_launch(packets * shunt::payload_of(first.protocol()), first.type, limits_);
+}
+
+shunt::GroupedParams Slabs::params(const Calls& calls, uint32_t rank, const std::vector<MessageAt>& where) const {
   shunt::PeerLink peers[shunt::kMaxPeers] = {};
   for (uint32_t i = 0; i + 1 < ranks_; ++i) {
     const uint32_t peer = shunt::peer_at(rank, i);
     peers[i] = {mailbox(peer, rank), mailbox(rank, peer)};
   }
-  shunt::AllReduceParams params =
-      common_params(geometry_, call.protocol(), rank, slab(rank), &board(rank), peers);
-  set_call(params, plan(call), send, recv, call.count, call.type, call.op, call.number);
+  const Call& first = calls.front();
+  shunt::GroupedParams params{};
+  static_cast<shunt::AllReduceParams&>(params) =
+      common_params(geometry_, first.protocol(), rank, slab(rank), &board(rank), peers);
+  if (calls.size() == 1) {
+    set_call(params, plan(calls), where[0].send, where[0].recv, first.count, first.type, first.op, first.number);
+    return params;
+  }
+  for (size_t i = 0; i < calls.size(); ++i) {
+    add_message(params, first.protocol(), where[i].send, where[i].recv, calls[i].bytes());
+  }
+  set_grouped_call(params, plan(calls), first.type, first.op, first.number);
   return params;
 }
 

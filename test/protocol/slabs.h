@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "kernels/host_runtime.h"
 #include "kernels/launch_plan.h"
@@ -18,9 +19,15 @@ struct Call {
 
   size_t bytes() const { return count * size_of(type); }
   shunt::Protocol protocol() const { return protocol_of(type); }
-  uint64_t tag() const {
-    return shunt::pack({number, static_cast<uint32_t>(bytes()), type, op, protocol()});
-  }
+  uint32_t packets() const { return shunt::packets_for(protocol(), bytes()); }
+};
+// One, or several of one type and operation that are one kernel.
+using Calls = std::vector<Call>;
+
+// Where one message lies on one rank.
+struct MessageAt {
+  const void* send;
+  void* recv;
 };
 
 class Slabs {
@@ -41,11 +48,8 @@ class Slabs {
   uint32_t& stop(uint32_t rank) const;
   shunt::HostBoard& board(uint32_t rank) const;
 
-  shunt::AllReduceParams params(const Call& call, uint32_t rank, const void* send,
-                                void* recv) const;
-  shunt::LaunchPlan plan(const Call& call) const {
-    return plan_launch(call.bytes(), call.type, limits_);
-  }
+  shunt::GroupedParams params(const Calls& calls, uint32_t rank, const std::vector<MessageAt>& where) const;
+  shunt::LaunchPlan plan(const Calls& calls) const;
   std::string describe(const void* address) const;
 
  private:

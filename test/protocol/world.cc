@@ -60,12 +60,14 @@ World::World(const Options& options, uint32_t ranks, uint32_t streams_per_rank, 
   first_counters.assign(slabs_.geometry().lanes, shunt::kFirstCounter);
   for (uint32_t t = 0; t < shunt::kDataTypes; ++t) {
     const auto type = static_cast<shunt::DataType>(t);
-    const std::string name =
-        kernel_name(type, protocol_of(type), shunt::Variant::kAny, shunt::peer_batch_for(ranks));
     // The negative controls are built with few kernels.
-    if (wanted(options, type) && shunt::host::find_kernel(name.c_str()) != nullptr) {
-      types_.push_back(type);
-    }
+    const auto is_built = [&](shunt::Variant variant) {
+      const std::string name = kernel_name(type, protocol_of(type), variant, shunt::peer_batch_for(ranks));
+      return shunt::host::find_kernel(name.c_str()) != nullptr;
+    };
+    if (!wanted(options, type) || !is_built(shunt::Variant::kAny)) continue;
+    types_.push_back(type);
+    if (is_built(shunt::Variant::kGrouped)) grouped_types_.push_back(type);
   }
   machine_ = std::make_unique<Machine>(slabs_.memory_bytes(), owners(ranks, streams_per_rank),
                                        rng_.next(), *this);
@@ -106,19 +108,45 @@ Call World::draw_call(shunt::DataType type, uint64_t count) {
   return {type, op, count, static_cast<uint32_t>(recorded_.size() + 1)};
 }
 
-uint32_t World::record(const Call& call) {
-  Recorded recorded{call, rng_.of256(100), {}, {}, slabs_.plan(call), {}};
+Calls World::draw_calls() {
+  if (grouped_types_.empty() || rng_.of256(170)) return {draw_call()};
+  const shunt::DataType type = grouped_types_[rng_.below(grouped_types_.size())];
+  const size_t most = rng_.of256(16) ? shunt::kMaxMessages : 2 + rng_.below(5);
+  uint32_t left = shunt::packets_for(protocol_of(type), slabs_.cap());
+  Calls calls;
+  while (calls.size() < most && left != 0) {
+    const uint32_t packets = 1 + rng_.below(rng_.of256(128) ? left : std::min(left, 3u));
+    const uint32_t each = shunt::elements_per_packet(protocol_of(type), type);
+    const uint64_t count = uint64_t{packets} * each - rng_.below(each);
+    if (calls.empty()) {
+      calls.push_back(draw_call(type, count));
+    } else {
+      calls.push_back({type, calls.front().op, count, calls.front().number});
+    }
+    left -= calls.back().packets();
+  }
+  return calls;
+}
+
+uint32_t World::record(const Calls& calls) {
+  Recorded recorded{calls, rng_.of256(100), {}, {}, slabs_.plan(calls), {}};
+  const Call& first = calls.front();
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
-    const uint32_t shifts = options_.aligned ? 1 : 16 / size_of(call.type);
+    const uint32_t shifts = options_.aligned ? 1 : 16 / size_of(first.type);
     const bool whole = rng_.of256(100);
-    recorded.buffers.emplace_back(call, whole ? 0 : rng_.below(shifts),
-                                  whole ? 0 : rng_.below(shifts), rng_.of256(100));
-    const Buffers& buffers = recorded.buffers.back();
-    recorded.params.push_back(slabs_.params(call, rank, buffers.send(), buffers.recv()));
+    std::vector<Buffers>& buffers = recorded.buffers.emplace_back();
+    for (const Call& call : calls) {
+      buffers.emplace_back(call, whole ? 0 : rng_.below(shifts), whole ? 0 : rng_.below(shifts), rng_.of256(100));
+    }
+    std::vector<MessageAt> where;
+    for (const Buffers& buffer : buffers) where.push_back({buffer.send(), buffer.recv()});
+    recorded.params.push_back(slabs_.params(calls, rank, where));
     recorded.params.back().timeout_ns = timeout_ns_;
     const shunt::Variant variant =
-        variant_of(recorded.plan, call.op, buffers.send(), buffers.recv(), call.bytes());
-    const std::string name = kernel_name(call.type, recorded.plan.protocol, variant,
+        calls.size() > 1
+            ? shunt::Variant::kGrouped
+            : variant_of(recorded.plan, first.op, where[0].send, where[0].recv, first.bytes());
+    const std::string name = kernel_name(first.type, recorded.plan.protocol, variant,
                                          shunt::peer_batch_for(ranks()));
     recorded.kernels.push_back(shunt::host::find_kernel(name.c_str()));
   }
@@ -149,12 +177,14 @@ Outcome World::run() {
 void World::make_data(Step& step) {
   if (!step.inputs.empty()) return;
   const Recorded& recorded = recorded_[step.recorded];
-  const Call& call = recorded.call;
   Rng data(step.data_seed);
-  for (uint32_t rank = 0; rank < ranks(); ++rank) {
-    step.inputs.push_back(make_input(call.type, call.count, recorded.odd, data));
+  for (const Call& call : recorded.calls) {
+    std::vector<Bytes>& inputs = step.inputs.emplace_back();
+    for (uint32_t rank = 0; rank < ranks(); ++rank) {
+      inputs.push_back(make_input(call.type, call.count, recorded.odd, data));
+    }
+    step.expected.push_back(reduce(call.type, call.op, call.count, inputs));
   }
-  step.expected = reduce(call.type, call.op, call.count, step.inputs);
 }
 
 bool World::next(uint32_t stream, Launch& launch) {
@@ -168,7 +198,7 @@ bool World::next(uint32_t stream, Launch& launch) {
   Step& step = steps_[actions[position].value];
   Recorded& recorded = recorded_[step.recorded];
   make_data(step);
-  recorded.buffers[rank].prepare(step.inputs[rank]);
+  for (size_t i = 0; i < recorded.calls.size(); ++i) recorded.buffers[rank][i].prepare(step.inputs[i][rank]);
   stopped_before_[stream] = slabs_.stop(rank) != static_cast<uint32_t>(Stop::kNone);
   launch = {recorded.kernels[rank]->body, &recorded.params[rank], recorded.plan.lanes,
             block_threads(recorded.params[rank]),
@@ -195,14 +225,16 @@ void World::ended(uint32_t stream) {
   const Demand demand = stopped_before_[stream] ? Demand::kUntouched
                         : stopped               ? Demand::kRightOrUntouched
                                                 : Demand::kAll;
-  const std::string wrong = recorded.buffers[rank].check(step.inputs[rank], step.expected, demand);
   ++ended_calls_;
-  if (!wrong.empty()) {
-    const Call& call = recorded.call;
+  for (size_t i = 0; i < recorded.calls.size(); ++i) {
+    const std::string wrong = recorded.buffers[rank][i].check(step.inputs[i][rank], step.expected[i], demand);
+    if (wrong.empty()) continue;
+    const Call& call = recorded.calls[i];
     machine_->fail(Failure::kWrongSum,
                    "rank " + std::to_string(rank) + ", step " +
                        std::to_string(&step - steps_.data()) + ", call " +
-                       std::to_string(call.number) + " (" + std::to_string(call.count) + " " +
+                       std::to_string(call.number) + ", message " + std::to_string(i) + " of " +
+                       std::to_string(recorded.calls.size()) + " (" + std::to_string(call.count) + " " +
                        name_of(call.type) + " " + name_of(call.op) + ", lanes " +
                        std::to_string(recorded.plan.lanes) + "): " + wrong +
                        (stopped ? "; the rank had stopped" : "") + "\n" + machine_->dump());

@@ -9,23 +9,23 @@
 
 namespace sim {
 
-// A call as captured: the parameters stay the same however often it is replayed.
+// A kernel as captured: the parameters stay the same however often it is replayed.
 struct Recorded {
-  Call call;
-  bool odd;                      // its inputs hold NaN, all ones, ...
-  std::vector<Buffers> buffers;  // of each rank
-  std::vector<shunt::AllReduceParams> params;
+  Calls calls;
+  bool odd;                                   // its inputs hold NaN, all ones, ...
+  std::vector<std::vector<Buffers>> buffers;  // of each rank and call
+  std::vector<shunt::GroupedParams> params;
   shunt::LaunchPlan plan;
   std::vector<const shunt::host::HostKernel*> kernels;  // of each rank: how its buffers lie decides
 };
 
-// One execution of a recorded call by all ranks.
+// One execution of recorded calls by all ranks.
 struct Step {
   uint32_t recorded;
   uint64_t data_seed;
-  std::vector<Bytes> inputs;  // made when the first rank needs them
-  Bytes expected;
-  uint32_t users;  // ranks that have not ended it
+  std::vector<std::vector<Bytes>> inputs;  // of each call and rank; made when the first rank needs them
+  std::vector<Bytes> expected;             // of each call
+  uint32_t users;                          // ranks that have not ended it
 };
 
 struct Action {
@@ -55,7 +55,9 @@ class World final : public Host {
   uint32_t ranks() const { return slabs_.ranks(); }
   Call draw_call();
   Call draw_call(shunt::DataType type, uint64_t count);
-  uint32_t record(const Call& call);
+  Calls draw_calls();  // one, or several to be one kernel
+  uint32_t record(const Calls& calls);
+  const Calls& calls_of(uint32_t step) const { return recorded_[steps_[step].recorded].calls; }
   uint32_t add_step(uint32_t recorded);
   std::vector<std::vector<Action>>& streams() { return streams_; }
   std::vector<uint32_t> first_counters;  // of each lane
@@ -95,6 +97,7 @@ class World final : public Host {
   Rng rng_;
   Slabs slabs_;
   std::vector<shunt::DataType> types_;
+  std::vector<shunt::DataType> grouped_types_;  // those with a kernel for several messages
   uint64_t timeout_ns_ = 0;
   uint32_t streams_per_rank_;
   std::vector<std::vector<Action>> streams_;

@@ -24,6 +24,19 @@ bool depends_on_the_way(ReduceOp op, uint32_t ranks) {
          (op == ReduceOp::kAvg && !std::has_single_bit(ranks));
 }
 
+// A group is decided by what each communicator has in it.
+void decide(std::vector<Draw>& draws, uint64_t cap) {
+  for (auto first = draws.begin(); first != draws.end();) {
+    const auto end = first->group == 0 ? first + 1 : std::find_if(first, draws.end(), [&](const Draw& draw) {
+      return draw.group != first->group;
+    });
+    uint64_t sums[kCommunicators] = {};
+    std::for_each(first, end, [&](const Draw& draw) { sums[draw.communicator] += draw.bytes(); });
+    std::for_each(first, end, [&](Draw& draw) { draw.up_to_cap = draw.count > 0 && sums[draw.communicator] <= cap; });
+    first = end;
+  }
+}
+
 }  // namespace
 
 bench::Fields to_fields(const Settings& settings) {
@@ -81,7 +94,7 @@ std::vector<Draw> draw_calls(const Settings& settings, const std::vector<DataTyp
     draw.op = static_cast<ReduceOp>(all.below(kReduceOps));
     const uint32_t size = size_of(draw.type);
     draw.count = draw_bytes(settings.cap, size, all) / size;
-    if (draw.bytes() > settings.cap && is_float(draw.type) &&
+    if ((grouped || draw.bytes() > settings.cap) && is_float(draw.type) &&
         depends_on_the_way(draw.op, settings.ranks)) {
       draw.op = ReduceOp::kSum;
     }
@@ -96,6 +109,7 @@ std::vector<Draw> draw_calls(const Settings& settings, const std::vector<DataTyp
     if (total > most_bytes) break;
     draws.push_back(draw);
   }
+  decide(draws, settings.cap);
   return draws;
 }
 

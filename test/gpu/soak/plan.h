@@ -40,6 +40,7 @@ struct Draw {
   uint64_t count = 0;
   uint64_t from = 0;   // offset in bytes of its input in the type's region; whole elements
   uint32_t group = 0;  // 0: in none; neighbours with the same number are in one group
+  bool up_to_cap = false;  // so is the sum of the group's calls of its communicator
   // The rank's own.
   uint32_t stream = 0;
   bool in_place = false;

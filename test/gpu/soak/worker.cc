@@ -199,8 +199,7 @@ void Worker::enqueue(const Item& item) {
                              static_cast<ncclDataType_t>(draw.type),
                              static_cast<ncclRedOp_t>(draw.op), communicators_[draw.communicator],
                              reinterpret_cast<cudaStream_t>(streams_[draw.stream].get())));
-    const bool shunted = draw.count > 0 && draw.bytes() <= settings_.cap;
-    ++(shunted ? counts_.asked_up_to_cap : counts_.asked_above_cap);
+    ++(draw.up_to_cap ? counts_.asked_up_to_cap : counts_.asked_above_cap);
   }
   if (group != 0) SHUNT_NCCL(ncclGroupEnd());
 }
@@ -208,7 +207,7 @@ void Worker::enqueue(const Item& item) {
 void Worker::count(const Item& item, bool replayed) {
   for (const Draw& draw : item.draws()) {
     ++(replayed ? counts_.replayed : draw.group != 0 ? counts_.grouped : counts_.eager);
-    ++(draw.count > 0 && draw.bytes() <= settings_.cap ? counts_.up_to_cap : counts_.above_cap);
+    ++(draw.up_to_cap ? counts_.up_to_cap : counts_.above_cap);
   }
 }
 

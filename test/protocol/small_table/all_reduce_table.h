@@ -9,4 +9,6 @@
 
 #define SHUNT_KERNELS(X)                                              \
   SHUNT_KERNELS_OF(X, kFast, fast, 1) SHUNT_KERNELS_OF(X, kFast, fast, 3) \
-  SHUNT_KERNELS_OF(X, kAny, any, 1) SHUNT_KERNELS_OF(X, kAny, any, 3)
+  SHUNT_KERNELS_OF(X, kAny, any, 1) SHUNT_KERNELS_OF(X, kAny, any, 3) \
+  X(kInt32, int32, kFlagged, flagged, kGrouped, grouped, 1)           \
+  X(kBfloat16, bfloat16, kSentinel, sentinel, kGrouped, grouped, 1)
