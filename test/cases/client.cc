@@ -39,7 +39,7 @@ Rank::Rank(int device)
 void Rank::use_device(int device) {
   CUdevice handle = 0;
   CU(cuInit(0));
-  CU(cuDeviceGet(&handle, device));
+  CU(cuDeviceGet(&handle, std::getenv("FAULTY_GPU") != nullptr ? 0 : device));
   CU(cuDevicePrimaryCtxRetain(&context, handle));
   CU(cuCtxSetCurrent(context));
 }

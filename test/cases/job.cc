@@ -30,10 +30,20 @@ std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe");
 bool starts_with(const std::string& text, const char* head) { return text.rfind(head, 0) == 0; }
 
 // The build folder may lie elsewhere where the GPUs are.
+std::string library(const char* file) {
+  return std::filesystem::path(own_path()).parent_path().parent_path() / "lib" / file;
+}
 std::string preloaded_library() {
-  if (!on_gpus()) return CASES_PRELOAD;
-  return std::filesystem::path(own_path()).parent_path().parent_path() / "lib" /
-         std::filesystem::path(CASES_PRELOAD).filename();
+  return on_gpus() ? library(std::filesystem::path(CASES_PRELOAD).filename().c_str()) : CASES_PRELOAD;
+}
+
+// Two ranks on one GPU, each of which takes it for its own (test/gpu/support.py, one_gpu).
+void share_a_gpu(Environment& all, int rank) {
+  std::string& preload = all["LD_PRELOAD"];
+  if (!preload.empty()) preload += ':';
+  preload += library("libfaulty-driver.so");
+  all["FAULTY_GPU"] = all["NCCL_HOSTID"] = std::to_string(rank);
+  all["NCCL_SOCKET_IFNAME"] = "lo";
 }
 
 // What every rank gets unless the case says otherwise. Settings of the person who runs the tests must not
@@ -67,6 +77,7 @@ int memory_file(const char* name, bool inherited) {
 }  // namespace
 
 bool on_gpus() { return std::getenv("CASES_ON_GPUS") != nullptr; }
+bool on_one_gpu() { return on_gpus() && std::getenv("ONE_GPU") != nullptr; }
 
 std::vector<int> numbers_of_ranks(std::initializer_list<int> wanted) {
   std::vector<int> numbers;
@@ -96,6 +107,7 @@ Job::Job(const std::string& name, JobOptions options) {
         if (!left_out) all[key] = value;
       }
     }
+    if (on_one_gpu()) share_a_gpu(all, rank);
     all["CASES_RANK"] = std::to_string(rank);
     all["CASES_RANKS"] = std::to_string(options.ranks);
     all["CASES_SHARED"] = std::to_string(shared_file_);

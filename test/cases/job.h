@@ -27,6 +27,7 @@ struct JobOptions {
 // Whether jobs run on two real GPUs with the real driver and NCCL (CASES_ON_GPUS is set; see
 // test/gpu/cases.py). What a job asks of the emulator (EMU_*) is then left out.
 bool on_gpus();
+bool on_one_gpu();  // ONE_GPU too: two ranks share the first GPU
 // Of these numbers of ranks, those for which there are GPUs: on real ones, two.
 std::vector<int> numbers_of_ranks(std::initializer_list<int> wanted);
 

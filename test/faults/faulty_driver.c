@@ -1,5 +1,6 @@
 // Preloaded behind the library under test: driver functions that are named in FAULTY_CALLS (separated by
 // commas) fail for whoever looks them up with dlsym; those in FAULTY_DEADLY end the process as kill -9 does.
+// FAULTY_GPU, a number, changes the UUID that cuDeviceGetUuid tells, so that two processes on one GPU take it for two.
 // NCCL and the CUDA runtime get theirs from cuGetProcAddress, so they go on working.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -34,10 +35,22 @@ static Dlsym real_dlsym(void) {
   abort();
 }
 
+typedef int (*DeviceUuid)(unsigned char uuid[16], int device);
+static DeviceUuid real_uuid;
+static int changed_uuid(unsigned char uuid[16], int device) {
+  const int result = real_uuid(uuid, device);
+  uuid[15] ^= (unsigned char)atoi(getenv("FAULTY_GPU"));
+  return result;
+}
+
 // Built with optimisation: the last call must be a jump, so that the real dlsym sees the caller's address
 // when `handle` is RTLD_NEXT.
 __attribute__((visibility("default"))) void* dlsym(void* handle, const char* name) {
   if (is_in("FAULTY_CALLS", name)) return (void*)fail;
   if (is_in("FAULTY_DEADLY", name)) return (void*)die;
+  if (getenv("FAULTY_GPU") && strncmp(name, "cuDeviceGetUuid", strlen("cuDeviceGetUuid")) == 0) {
+    real_uuid = (DeviceUuid)real_dlsym()(handle, name);
+    return real_uuid ? (void*)changed_uuid : 0;
+  }
   return real_dlsym()(handle, name);
 }

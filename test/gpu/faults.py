@@ -65,7 +65,7 @@ def run_verify(report, arguments, name, settings_of_rank, words, shunted_of_rank
 
 def refusing(arguments, **more):
     """CUDA IPC is refused on rank 1."""
-    faulty = os.path.join(arguments.build, "lib", "libfaulty-driver.so")
+    faulty = support.faulty_driver(arguments.build)
     calls = "cuIpcOpenMemHandle,cuIpcOpenMemHandle_v2,cuMemImportFromShareableHandle"
     return lambda rank: {**more, **({} if rank == 0 else {"also_preload": [faulty], "FAULTY_CALLS": calls})}
 

@@ -56,7 +56,7 @@ class Pair:
     def __init__(self, arguments, point):
         self.point = point
         self.group = Group()
-        faulty = os.path.join(arguments.build, "lib", "libfaulty-driver.so")
+        faulty = support.faulty_driver(arguments.build)
         for rank in range(RANKS):
             more = {"also_preload": [faulty], "FAULTY_DEADLY": point.deadly} if rank == 1 and point.deadly else {}
             env = environment(arguments.build, emulated=arguments.emulated, SHUNT_CAP=CAP, **more)

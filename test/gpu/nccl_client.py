@@ -83,7 +83,7 @@ class Cuda:
         self.driver = ctypes.CDLL("libcuda.so.1")
         self.call("cuInit", ctypes.c_uint(0))
         handle = ctypes.c_int()
-        self.call("cuDeviceGet", ctypes.byref(handle), ctypes.c_int(device))
+        self.call("cuDeviceGet", ctypes.byref(handle), ctypes.c_int(0 if os.environ.get("ONE_GPU") else device))
         self.context = ctypes.c_void_p()
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), handle)
         self.make_current()

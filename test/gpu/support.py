@@ -35,6 +35,17 @@ def gpu_count():
     return sum(line.startswith("GPU ") for line in lines)
 
 
+def one_gpu():
+    """With ONE_GPU=1 two ranks share the first GPU, which then runs their kernels in turn. NCCL takes them for ranks of
+    two hosts (NCCL_HOSTID), the library for ranks on two GPUs (FAULTY_GPU)."""
+    return bool(os.environ.get("ONE_GPU"))
+
+
+def on_one_gpu(env, rank):
+    """The environment of a rank there, from that of a rank on a GPU of its own."""
+    return {**env, "FAULTY_GPU": str(rank), "NCCL_HOSTID": str(rank), "NCCL_SOCKET_IFNAME": "lo"}
+
+
 def has_torch():
     found = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, timeout=120)
     return found.returncode == 0
@@ -69,8 +80,8 @@ def require(*conditions):
 
 def require_two_gpus(emulated):
     if not emulated:
-        count = gpu_count()
-        require((count >= 2, f"two GPUs are needed, {count} found"),
+        count, needed = gpu_count(), 1 if one_gpu() else 2
+        require((count >= needed, f"{needed} GPUs are needed, {count} found"),
                 (nccl_library(), "no libnccl.so.2 found (NCCL_HOME, NCCL wheel, ldconfig)"))
 
 
@@ -80,12 +91,18 @@ def library(build):
     return os.path.join(build, "lib", "libnccl-shunt.so")
 
 
+def faulty_driver(build):
+    return os.path.join(build, "lib", "libfaulty-driver.so")
+
+
 def environment(build, preload=True, emulated=False, also_preload=(), **settings):
     """The caller's environment without SHUNT_*, then `settings`; None removes a variable."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("SHUNT_")}
     own = [library(build)] if preload else []
-    inherited = env.pop("LD_PRELOAD", "").split()
-    names = own + list(also_preload) + inherited
+    own += also_preload
+    if one_gpu() and faulty_driver(build) not in own:
+        own.append(faulty_driver(build))
+    names = own + env.pop("LD_PRELOAD", "").split()
     if names:
         env["LD_PRELOAD"] = ":".join(names)
     folder = os.path.join(build, "emulator") if emulated else os.path.dirname(nccl_library())
@@ -120,6 +137,8 @@ class Group:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self, command, env):
+        if one_gpu():  # this is the next rank
+            env = on_one_gpu(env, len(self.processes))
         path = os.path.join(self.folder, f"output.{len(self.processes)}")
         with open(path, "w") as output:
             process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=output,

@@ -10,6 +10,8 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+import support
+
 TYPES = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float32: 2.0**-24}  # half an ulp of 1
 GUARD = 3.0
 GUARDS = 8  # elements before and after each buffer
@@ -95,7 +97,7 @@ class Job:
                     view.copy_(values[self.rank])
                 views = [view for _, view in buffers]
                 if manager:
-                    with dist._coalescing_manager(device=torch.device("cuda", self.rank)):
+                    with dist._coalescing_manager(device=torch.device("cuda", torch.cuda.current_device())):
                         for view in views:
                             dist.all_reduce(view)
                 else:
@@ -135,9 +137,12 @@ class Job:
 
 
 def run(rank, arguments):
-    torch.cuda.set_device(rank)
+    device = 0 if support.one_gpu() else rank
+    if support.one_gpu():
+        os.environ.update(support.on_one_gpu(os.environ, rank))
+    torch.cuda.set_device(device)
     dist.init_process_group("nccl", init_method=f"file://{arguments.folder}/rendezvous", rank=rank,
-                            world_size=arguments.ranks, device_id=torch.device("cuda", rank))
+                            world_size=arguments.ranks, device_id=torch.device("cuda", device))
     job = Job(rank, arguments.ranks, arguments.cap)
     # The very first call on a communicator, captured.
     fresh = dist.new_group(list(range(arguments.ranks)))
