@@ -45,6 +45,19 @@ def table(rows):
     return text
 
 
+def errors(rows):
+    """Largest and rms error of each type, one pair of columns for each number of ranks."""
+    counts = sorted({row["ranks"] for row in rows})
+    text = "| type |" + "".join(f" {n} ranks, nccl-shunt | NCCL |" for n in counts) + "\n"
+    text += "| --- |" + " --- |" * 2 * len(counts) + "\n"
+    for kind in dict.fromkeys(row["type"] for row in rows):
+        of_type = {row["ranks"]: row for row in rows if row["type"] == kind}
+        cells = [f"{of_type[n][path]['most']:.2f} / {of_type[n][path]['rms']:.3f}" for n in counts
+                 for path in ("shunt", "nccl")]
+        text += f"| {kind} | {' | '.join(cells)} |\n"
+    return text
+
+
 MEASURED = {"bench_measured_peer": "The cap measured (`SHUNT_CAP=measure`), peer memory",
             "bench_measured_host": "The cap measured, host memory, `NCCL_P2P_DISABLE=1` for both"}
 
@@ -54,6 +67,11 @@ def tables():
     for path in sorted(FOLDER.glob("*.json")):
         document = json.loads(path.read_text())
         rows = document["figures"].get("bench", [])
+        if document["figures"].get("errors"):
+            shared = "two to eight ranks on one GPU, " if len(document["machine"]["gpus"]) == 1 else ""
+            text += (f"\nErrors of sums of random data, largest / rms, in units of the type's unit roundoff times the sum "
+                     f"of magnitudes ({shared}{machine_line(document)}), printed by `test/gpu/run.sh errors`:\n\n"
+                     + errors(document["figures"]["errors"]))
         if not rows:
             continue
         text += f"\n{machine_line(document)}\n\n" + table(rows)

@@ -2,9 +2,11 @@
 # Build, tests and benchmarks on a machine with two GPUs, in one go and in less than ten minutes:
 #   test/gpu/run.sh [STEP...]        steps: build ctypes bench torch faults nccl-tests tests (all)
 #                                    and tune, soak (ten million calls), killed (kill -9 at many places)
-#                                    and cases (test/cases), minutes more: only run when named
+#                                    and cases (test/cases), minutes more, and errors (of float sums):
+#                                    only run when named
 #
 # OUT: folder of the logs, one a step, and of results.json (out). BUILD: build folder (build).
+# ONE_GPU=1: two ranks share the first GPU (ctypes torch faults killed cases errors; no figures of time).
 # NCCL_TESTS: folder with all_reduce_perf and all_reduce_perf_mpi; without it that step is skipped.
 # KEEP: results.json of an earlier run of the same commit or another, for the steps that are not run now.
 # LIMIT: seconds for everything (560). A step that is over its own limit is ended and counts as failed.
@@ -75,8 +77,9 @@ run_step() {
     soak) python_step soak 290 soak ;;
     killed) python_step killed 250 killed ;;
     cases) python_step cases 520 cases ;;
+    errors) python_step errors 150 errors ;;
     tests) step tests 150 ctest --test-dir "$BUILD" -E '^gpu[.]' --output-on-failure --parallel "$JOBS" ;;
-    *) echo "no step $1; there are: ${STEPS[*]} tune soak killed cases" >&2; exit 2 ;;
+    *) echo "no step $1; there are: ${STEPS[*]} tune soak killed cases errors" >&2; exit 2 ;;
   esac
 }
 
