@@ -148,10 +148,12 @@ NvLink nvlink_between(const unsigned char (&a)[16], const unsigned char (&b)[16]
 }
 
 cu::Device ordinal_of(const unsigned char (&uuid)[16]) {
-  for (cu::Device device = 0; device < 64; ++device) {
+  int count = 0;
+  if (cu::api().device_count(&count) != cu::kSuccess) return -1;
+  for (cu::Device device = 0; device < count; ++device) {
     cu::Uuid seen{};
-    if (cu::api().device_uuid(&seen, device) != cu::kSuccess) break;
-    if (std::memcmp(seen.bytes, uuid, sizeof(uuid)) == 0) return device;
+    const bool known = cu::api().device_uuid(&seen, device) == cu::kSuccess;
+    if (known && std::memcmp(seen.bytes, uuid, sizeof(uuid)) == 0) return device;
   }
   return -1;
 }

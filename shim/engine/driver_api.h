@@ -54,6 +54,7 @@ inline constexpr int kFuncAttributeNumRegs = 4;
   X(init, cuInit, (unsigned))                                                                      \
   X(driver_version, cuDriverGetVersion, (int*))                                                    \
   X(error_name, cuGetErrorName, (Result, const char**))                                            \
+  X(device_count, cuDeviceGetCount, (int*))                                                        \
   X(device_attribute, cuDeviceGetAttribute, (int*, int, Device))                                   \
   X(device_uuid, cuDeviceGetUuid, (Uuid*, Device))                                                 \
   X(device_pci_bus_id, cuDeviceGetPCIBusId, (char*, int, Device))                                  \

@@ -279,11 +279,9 @@ void run_sweep(const Options& options, std::ofstream& json) {
 
 int run(Options options) {
   int devices = 0;
-  cu::Device last = 0;
   try {
     SHUNT_CU(init, 0);
-    cu::Uuid uuid{};
-    while (cu::api().device_uuid(&uuid, last) == cu::kSuccess) devices = ++last;
+    SHUNT_CU(device_count, &devices);
   } catch (const cu::Error& error) {
     std::printf("skipped: %s\n", error.what());
     return 77;
