@@ -80,6 +80,9 @@ def library(build):
     return os.path.join(build, "lib", "libnccl-shunt.so")
 
 
+_emulated_cache = tempfile.TemporaryDirectory(prefix="nccl-shunt-cache-")
+
+
 def environment(build, preload=True, emulated=False, also_preload=(), **settings):
     """The caller's environment without SHUNT_*, then `settings`; None removes a variable."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("SHUNT_")}
@@ -91,6 +94,8 @@ def environment(build, preload=True, emulated=False, also_preload=(), **settings
     folder = os.path.join(build, "emulator") if emulated else os.path.dirname(nccl_library())
     env["LD_LIBRARY_PATH"] = ":".join(filter(None, [folder, env.get("LD_LIBRARY_PATH")]))
     env["PYTHONUNBUFFERED"] = "1"
+    if emulated:  # what is known of emulated GPUs is no matter for the user's cache
+        env["XDG_CACHE_HOME"] = _emulated_cache.name
     if preload:
         env.update(SHUNT_ENABLE="on", SHUNT_STATS="1", SHUNT_LOG="info")
     for name, value in settings.items():
