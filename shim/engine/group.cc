@@ -52,7 +52,8 @@ void Group::place_shunted() {
   }
 }
 
-void Group::note_forwarded(Communicator* communicator, cu::Stream stream, ncclResult_t result) {
+void Group::note_forwarded(Communicator* communicator, cu::Stream stream, StreamOrder::By by,
+                           ncclResult_t result) {
   if (result != ncclSuccess && result != ncclInProgress) {
     note_failure(result);
     return;
@@ -64,18 +65,19 @@ void Group::note_forwarded(Communicator* communicator, cu::Stream stream, ncclRe
   }
   if (!communicator->shunting()) return;
   add_use(*communicator, stream);
-  forwarded_.push_back({communicator, stream});
+  forwarded_.push_back({communicator, stream, by});
 }
 
 // NCCL joins all streams of a communicator in a group: each operation of the group follows what was on any
 // of them, and what comes later on any of them follows the whole group.
-ncclResult_t Group::for_shared_streams(ncclResult_t (Communicator::*action)(cu::Stream) noexcept) {
+template <typename F>
+ncclResult_t Group::for_shared_streams(F&& action) {
   ncclResult_t result = ncclSuccess;
   for (const Use& use : uses_) {
     const auto streams = std::count_if(uses_.begin(), uses_.end(), [&](const Use& other) {
       return other.communicator == use.communicator;
     });
-    if (streams > 1 && result == ncclSuccess) result = (use.communicator->*action)(use.stream);
+    if (streams > 1 && result == ncclSuccess) result = action(*use.communicator, use.stream);
   }
   return result;
 }
@@ -93,7 +95,11 @@ ncclResult_t Group::run_shunted(bool first, Verifications& due) {
 ncclResult_t Group::finish_forwarded() {
   ncclResult_t result = ncclSuccess;
   for (const Use& use : forwarded_) {
-    if (result == ncclSuccess) result = use.communicator->extend(use.stream);
+    const bool all = std::all_of(forwarded_.begin(), forwarded_.end(), [&](const Use& other) {
+      return other.communicator != use.communicator || other.by == StreamOrder::By::kNcclAll;
+    });
+    const auto by = all ? StreamOrder::By::kNcclAll : StreamOrder::By::kNccl;
+    if (result == ncclSuccess) result = use.communicator->extend(use.stream, by);
   }
   return result;
 }
@@ -117,7 +123,11 @@ ncclResult_t Group::end(NcclLibrary& library) {
   // An error inside the group cancels what was queued; NCCL's End says which.
   const ncclResult_t failed = failed_;
   const bool cancelled = failed != ncclSuccess;
-  ncclResult_t ours = cancelled ? ncclSuccess : for_shared_streams(&Communicator::extend);
+  const auto gather = [](Communicator& communicator, cu::Stream stream) {
+    return communicator.extend(stream, StreamOrder::By::kShunt);  // no operation of NCCL's
+  };
+  const auto spread = [](Communicator& communicator, cu::Stream stream) { return communicator.join(stream); };
+  ncclResult_t ours = cancelled ? ncclSuccess : for_shared_streams(gather);
   // In the order of the user's calls as far as NCCL's group, which cannot be split, allows: another rank may
   // make the same calls outside a group, and then waits for them in that order. Device by device: one
   // thread's group holds the calls of several ranks, one rank's after the other's.
@@ -129,7 +139,7 @@ ncclResult_t Group::end(NcclLibrary& library) {
   if (!cancelled && ended && ours == ncclSuccess) {
     ours = finish_forwarded();
     if (ours == ncclSuccess) ours = run_shunted(false, due);
-    if (ours == ncclSuccess) ours = for_shared_streams(&Communicator::join);
+    if (ours == ncclSuccess) ours = for_shared_streams(spread);
     if (ours == ncclSuccess && !due.empty()) ours = verify(due);
   }
   std::vector<Maker> makers = std::move(makers_);

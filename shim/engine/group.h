@@ -37,7 +37,7 @@ class Group {
 
   void queue(Communicator& communicator, const AllReduceCall& call);
   // `communicator`: null if unknown.
-  void note_forwarded(Communicator* communicator, cu::Stream stream, ncclResult_t result);
+  void note_forwarded(Communicator* communicator, cu::Stream stream, StreamOrder::By by, ncclResult_t result);
   void note_failure(ncclResult_t result) {
     if (failed_ == ncclSuccess) failed_ = result;
   }
@@ -54,13 +54,15 @@ class Group {
   struct Use {
     Communicator* communicator;
     cu::Stream stream;
+    StreamOrder::By by = StreamOrder::By::kNccl;
   };
   bool forwards(const Communicator& communicator) const;  // has it forwarded operations here?
   void place_shunted();
   ncclResult_t run_shunted(bool first, Verifications& due);
   ncclResult_t finish_forwarded();
   // For each stream of each communicator that has several in this group.
-  ncclResult_t for_shared_streams(ncclResult_t (Communicator::*action)(cu::Stream) noexcept);
+  template <typename F>
+  ncclResult_t for_shared_streams(F&& action);
   void add_use(Communicator& communicator, cu::Stream stream);
   void clear();
 

@@ -3,16 +3,19 @@
 namespace shunt {
 
 void StreamOrder::close() noexcept {
-  const auto destroy = [](Last& last) {
-    if (last.event != nullptr) cu::api().event_destroy(last.event);
-    last = {};
+  const auto destroy = [](cu::Event event) {
+    if (event != nullptr) cu::api().event_destroy(event);
   };
-  destroy(eager_);
-  for (Last& last : captured_) destroy(last);
+  destroy(by_shunt_);
+  destroy(by_nccl_);
+  for (const Last& last : captured_) destroy(last.event);
+  forget();
 }
 
 void StreamOrder::forget() noexcept {
   eager_ = {};
+  by_shunt_ = by_nccl_ = nullptr;
+  by_all_ = false;
   for (Last& last : captured_) last = {};
 }
 
@@ -54,12 +57,17 @@ cu::Result StreamOrder::before(cu::Stream stream, Place& place) {
 }
 
 void StreamOrder::open() {
-  SHUNT_CU(event_create, &eager_.event, cu::kEventDisableTiming);
+  SHUNT_CU(event_create, &by_shunt_, cu::kEventDisableTiming);
+  SHUNT_CU(event_create, &by_nccl_, cu::kEventDisableTiming);
   for (Last& last : captured_) SHUNT_CU(event_create, &last.event, cu::kEventDisableTiming);
 }
 
-cu::Result StreamOrder::after(cu::Stream stream, const Place& place) {
+cu::Result StreamOrder::after(cu::Stream stream, const Place& place, By by) {
   Last& last = last_for(place);
+  if (!place.capturing) {
+    last.event = by == By::kShunt ? by_shunt_ : by_nccl_;
+    if (by != By::kShunt) by_all_ = by == By::kNcclAll;
+  }
   last.place = place;
   last.valid = true;
   return cu::api().event_record(last.event, stream);
@@ -67,6 +75,10 @@ cu::Result StreamOrder::after(cu::Stream stream, const Place& place) {
 
 cu::Result StreamOrder::poll() const {
   return eager_.valid ? cu::api().event_query(eager_.event) : cu::kSuccess;
+}
+
+bool StreamOrder::waits_for_all() const {
+  return by_all_ && cu::api().event_query(by_nccl_) == cu::kNotReady;
 }
 
 }  // namespace shunt

@@ -29,12 +29,17 @@ class StreamOrder {
     unsigned long long stream = 0;   // id of the stream, not its handle: handles are reused
   };
 
+  // Who runs an operation. kNcclAll: NCCL, and no rank can come to its end before all have begun it.
+  enum class By { kShunt, kNccl, kNcclAll };
+
   // Call around each operation, with the communicator's context current. `before` makes the stream wait
   // for the last operation if that was on another stream, `after` records one event.
   cu::Result before(cu::Stream stream, Place& place);
-  cu::Result after(cu::Stream stream, const Place& place);
+  cu::Result after(cu::Stream stream, const Place& place, By by);
   // kSuccess: the last eager operation has ended; kNotReady; or an error.
   cu::Result poll() const;
+  // Whether the last eager operation of NCCL is such a one (kNcclAll) and has not ended.
+  bool waits_for_all() const;
 
  private:
   struct Last {
@@ -47,7 +52,9 @@ class StreamOrder {
 
   // Captures that are under way at once; with more, the oldest one's order is lost.
   static constexpr size_t kCaptures = 4;
-  Last eager_;
+  Last eager_;  // its event is one of these two
+  cu::Event by_shunt_ = nullptr, by_nccl_ = nullptr;
+  bool by_all_ = false;
   Last captured_[kCaptures];
   size_t next_capture_ = 0;
 };

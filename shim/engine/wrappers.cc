@@ -15,14 +15,16 @@ std::atomic<unsigned long long> forwarded_calls{0};
 
 // ---- operations on a stream --------------------------------------------------------------------------
 
+using By = StreamOrder::By;
+
 // Runs `real`, keeping the order of the communicator's operations.
 template <typename F>
-ncclResult_t forward(NcclLibrary& library, ncclComm_t handle, cudaStream_t stream, F&& real) {
+ncclResult_t forward(NcclLibrary& library, ncclComm_t handle, cudaStream_t stream, By by, F&& real) {
   Communicator* communicator = Registry::get().find(library, handle);
   Group& group = Group::of(library);
   if (communicator == nullptr || !communicator->shunting()) {
     const ncclResult_t result = real();
-    if (group.open()) group.note_forwarded(communicator, stream, result);
+    if (group.open()) group.note_forwarded(communicator, stream, by, result);
     return result;
   }
   StreamOrder::Place place;
@@ -33,29 +35,45 @@ ncclResult_t forward(NcclLibrary& library, ncclComm_t handle, cudaStream_t strea
   }
   result = real();
   if (group.open()) {
-    group.note_forwarded(communicator, stream, result);
+    group.note_forwarded(communicator, stream, by, result);
   } else if (result == ncclSuccess) {
-    result = communicator->after_forwarded(stream, place);
+    result = communicator->after_forwarded(stream, place, by);
   }
   return result;
 }
 
-template <typename... Args>
-std::pair<ncclComm_t, cudaStream_t> comm_and_stream(Args... args) {
+struct Operands {
   ncclComm_t comm = nullptr;
   cudaStream_t stream = nullptr;
+  size_t count = 0;
+};
+template <typename... Args>
+Operands operands_of(Args... args) {
+  Operands found;
   const auto look = [&]<typename T>(T value) {
-    if constexpr (std::is_same_v<T, ncclComm_t>) comm = value;
-    if constexpr (std::is_same_v<T, cudaStream_t>) stream = value;
+    if constexpr (std::is_same_v<T, ncclComm_t>) found.comm = value;
+    if constexpr (std::is_same_v<T, cudaStream_t>) found.stream = value;
+    if constexpr (std::is_same_v<T, size_t>) found.count = value;
   };
   (look(args), ...);
-  return {comm, stream};
+  return found;
 }
+
+// Each rank needs data of every other one (of the rest, a sender or a root may have finished long before).
+constexpr bool needs_all(int hook) {
+  for (const int one : {k_ncclAllReduce, k_ncclAllGather, k_ncclReduceScatter, k_ncclAlltoAll, k_ncclAllReduceConfig,
+                        k_ncclAllGatherConfig, k_ncclReduceScatterConfig, k_ncclAlltoAllConfig}) {
+    if (hook == one) return true;
+  }
+  return false;
+}
+constexpr By runs_by(int hook, size_t count) { return needs_all(hook) && count > 0 ? By::kNcclAll : By::kNccl; }
 
 template <int kHook, typename... Args>
 ncclResult_t on_call(HookTag<kHook>, NcclLibrary& library, Args... args) {
-  const auto [comm, stream] = comm_and_stream(args...);
-  return forward(library, comm, stream, [&] { return library.call<kHook>(args...); });
+  const Operands on = operands_of(args...);
+  return forward(library, on.comm, on.stream, runs_by(kHook, on.count),
+                 [&] { return library.call<kHook>(args...); });
 }
 
 // For the last calls of a communicator (CallRing).
@@ -76,7 +94,7 @@ ncclResult_t on_call(HookTag<k_ncclAllReduce>, NcclLibrary& library, const void*
   note(communicator, count, type, op, shunted);
   if (!shunted) {
     forwarded_calls.fetch_add(1, std::memory_order_relaxed);
-    return forward(library, comm, stream, [&] {
+    return forward(library, comm, stream, runs_by(k_ncclAllReduce, count), [&] {
       return library.call<k_ncclAllReduce>(send, recv, count, type, op, comm, stream);
     });
   }
@@ -103,7 +121,7 @@ ncclResult_t on_call(HookTag<k_ncclAllReduceConfig>, NcclLibrary& library, const
                      cudaStream_t stream, Config* config) {
   note(Registry::get().find(library, comm), count, type, op, false);
   forwarded_calls.fetch_add(1, std::memory_order_relaxed);
-  return forward(library, comm, stream, [&] {
+  return forward(library, comm, stream, runs_by(k_ncclAllReduceConfig, count), [&] {
     return library.call<k_ncclAllReduceConfig>(send, recv, count, type, op, comm, stream, config);
   });
 }
@@ -280,7 +298,7 @@ ncclResult_t on_call(HookTag<k_ncclCommGetAsyncError>, NcclLibrary& library, ncc
                      ncclResult_t* error) {
   const ncclResult_t result = library.call<k_ncclCommGetAsyncError>(comm, error);
   if (result != ncclSuccess || error == nullptr || *error != ncclSuccess) return result;
-  if (Communicator* known = Registry::get().find(library, comm)) *error = known->failure();
+  if (Communicator* known = Registry::get().find(library, comm)) *error = known->look_for_failure();
   return result;
 }
 

@@ -18,7 +18,7 @@ add_library(cases_life_lines SHARED life_lines.c)
 add_library(cases_slow_adoption SHARED slow_adoption.cc)
 target_link_libraries(cases_slow_adoption PRIVATE ${CMAKE_DL_LIBS})
 shunt_add_case_program(life_cases life_test.cc life_process_test.cc life_abort_test.cc
-  life_kill_job.cc life_kill_test.cc life_kill_nightly_test.cc)
+  life_forwarded_test.cc life_kill_job.cc life_kill_test.cc life_kill_nightly_test.cc)
 target_compile_definitions(life_cases PRIVATE CASES_LIFE_LINES="$<TARGET_FILE:cases_life_lines>"
   CASES_SLOW_ADOPTION="$<TARGET_FILE:cases_slow_adoption>")
 add_dependencies(life_cases cases_life_lines cases_slow_adoption)
@@ -37,6 +37,8 @@ shunt_add_case(life_cases case_27_killed_inside_preparing 180 2)
 shunt_add_case(life_cases case_27_killed_before_preparing 60)
 shunt_add_case(life_cases case_27_killed_in_mid_call 120 2)
 shunt_add_case(life_cases case_27_killed_and_nobody_aborts 90)
+shunt_add_case(life_cases case_27_killed_in_a_forwarded_call 60)
+shunt_add_case(life_cases case_27_killed_in_a_forwarded_call_and_nobody_asks 60)
 # 22 places, 20 times each: half an hour on two cores.
 add_custom_target(killed_nightly COMMAND life_cases killed_nightly USES_TERMINAL VERBATIM)
 
