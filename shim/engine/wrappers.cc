@@ -262,6 +262,30 @@ ncclResult_t on_call(HookTag<k_ncclCommGrow>, NcclLibrary& library, Args... args
   return result;
 }
 
+// ---- memory ------------------------------------------------------------------------------------------
+
+// NCCL gives its memory of a communicator back, or gets it again, once the device is idle, all ranks together. So
+// the shunted calls before have ended by then, and none waits for one that is still queued in this group; a drain
+// of ours would. Our slabs stay where they are, for peers have them mapped. Only a rank whose peer has died may
+// not wait for it.
+template <int kHook, typename... Args>
+ncclResult_t move_memory(NcclLibrary& library, ncclComm_t comm, Args... args) {
+  Communicator* known = Registry::get().find(library, comm);
+  ncclResult_t result = known != nullptr ? known->look_for_failure() : ncclSuccess;
+  if (result == ncclSuccess) result = library.call<kHook>(comm, args...);
+  if (result != ncclSuccess && result != ncclInProgress) {
+    if (Group& group = Group::of(library); group.open()) group.note_failure(result);
+  }
+  return result;
+}
+
+ncclResult_t on_call(HookTag<k_ncclCommSuspend>, NcclLibrary& library, ncclComm_t comm, int flags) {
+  return move_memory<k_ncclCommSuspend>(library, comm, flags);
+}
+ncclResult_t on_call(HookTag<k_ncclCommResume>, NcclLibrary& library, ncclComm_t comm) {
+  return move_memory<k_ncclCommResume>(library, comm);
+}
+
 // ---- the end of communicators ------------------------------------------------------------------------
 
 ncclResult_t on_call(HookTag<k_ncclCommFinalize>, NcclLibrary& library, ncclComm_t comm) {
