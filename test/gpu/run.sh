@@ -2,7 +2,7 @@
 # Build, tests and benchmarks on a machine with two GPUs, in one go and in less than nine minutes:
 #   test/gpu/run.sh [STEP...]        steps: build ctypes bench torch faults nccl-tests tests (all)
 #                                    and tune, soak (ten million calls), killed (kill -9 at many places)
-#                                    and cases (test/cases), minutes more: only run when named
+#                                    and cases (test/cases), exits (ends of programs), minutes more: only run when named
 #
 # OUT: folder of the logs, one a step, and of results.json (out). BUILD: build folder (build).
 # NCCL_TESTS: folder with all_reduce_perf and all_reduce_perf_mpi; without it that step is skipped.
@@ -75,8 +75,9 @@ run_step() {
     soak) python_step soak 290 soak ;;
     killed) python_step killed 250 killed ;;
     cases) python_step cases 520 cases ;;
+    exits) python_step exits 150 exits ;;
     tests) step tests 150 ctest --test-dir "$BUILD" -E '^gpu[.]' --output-on-failure --parallel "$JOBS" ;;
-    *) echo "no step $1; there are: ${STEPS[*]} tune soak killed cases" >&2; exit 2 ;;
+    *) echo "no step $1; there are: ${STEPS[*]} tune soak killed cases exits" >&2; exit 2 ;;
   esac
 }
 

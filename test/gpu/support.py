@@ -1,6 +1,8 @@
 """What the GPU tests share: environments, groups of processes, the library's lines, the report."""
 
 import argparse
+import atexit
+import functools
 import json
 import os
 import re
@@ -80,7 +82,12 @@ def library(build):
     return os.path.join(build, "lib", "libnccl-shunt.so")
 
 
-_emulated_cache = tempfile.TemporaryDirectory(prefix="nccl-shunt-cache-")
+@functools.cache
+def emulated_cache():
+    """A folder of this program's own: what is known of emulated GPUs is no matter for the user's cache."""
+    folder = tempfile.mkdtemp(prefix="nccl-shunt-cache-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def environment(build, preload=True, emulated=False, also_preload=(), **settings):
@@ -94,8 +101,8 @@ def environment(build, preload=True, emulated=False, also_preload=(), **settings
     folder = os.path.join(build, "emulator") if emulated else os.path.dirname(nccl_library())
     env["LD_LIBRARY_PATH"] = ":".join(filter(None, [folder, env.get("LD_LIBRARY_PATH")]))
     env["PYTHONUNBUFFERED"] = "1"
-    if emulated:  # what is known of emulated GPUs is no matter for the user's cache
-        env["XDG_CACHE_HOME"] = _emulated_cache.name
+    if emulated:
+        env["XDG_CACHE_HOME"] = emulated_cache()
     if preload:
         env.update(SHUNT_ENABLE="on", SHUNT_STATS="1", SHUNT_LOG="info")
     for name, value in settings.items():
