@@ -17,6 +17,7 @@
 #define SHUNT_HOOKS_2_28_1(X) X(ncclAlltoAll) X(ncclGather) X(ncclScatter)
 #define SHUNT_HOOKS_2_28_7(X) X(ncclCommRevoke)
 #define SHUNT_HOOKS_2_29_2(X) X(ncclCommGrow) X(ncclPutSignal) X(ncclSignal) X(ncclWaitSignal)
+#define SHUNT_HOOKS_2_29_7(X) X(ncclCommSuspend) X(ncclCommResume)
 #define SHUNT_HOOKS_2_31_2(X)                                                                     \
   X(ncclAllReduceConfig) X(ncclBroadcastConfig) X(ncclReduceConfig) X(ncclAllGatherConfig)        \
   X(ncclReduceScatterConfig) X(ncclAlltoAllConfig) X(ncclGatherConfig) X(ncclScatterConfig)
@@ -30,7 +31,7 @@
   X(ncclSend) X(ncclRecv)                                                                         \
   SHUNT_HOOKS_2_22_3(X) SHUNT_HOOKS_2_23_4(X) SHUNT_HOOKS_2_27_3(X)                               \
   SHUNT_HOOKS_2_28_1(X) SHUNT_HOOKS_2_28_7(X) SHUNT_HOOKS_2_29_2(X)                               \
-  SHUNT_HOOKS_2_31_2(X)
+  SHUNT_HOOKS_2_29_7(X) SHUNT_HOOKS_2_31_2(X)
 
 namespace shunt {
 

@@ -42,6 +42,12 @@ ncclResult_t ncclSignal(int, int, int, unsigned int, ncclComm_t, cudaStream_t);
 ncclResult_t ncclWaitSignal(int, void*, ncclComm_t, cudaStream_t);
 #endif
 
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 29, 7)
+#define NCCL_SUSPEND_MEM 0x01
+ncclResult_t ncclCommSuspend(ncclComm_t, int);
+ncclResult_t ncclCommResume(ncclComm_t);
+#endif
+
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 31, 2)
 ncclResult_t ncclAllReduceConfig(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t,
                                  cudaStream_t, const void*);

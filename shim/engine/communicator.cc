@@ -10,6 +10,8 @@
 namespace shunt {
 namespace {
 std::atomic<unsigned long long> shunting_communicators{0};
+// A peer that has come to the end of an operation leaves this rank no more than its tail to run.
+constexpr auto kSettle = std::chrono::milliseconds(600);
 constexpr const char* kOrdering = "ordering a communicator's operations";
 }  // namespace
 
@@ -71,6 +73,29 @@ ncclResult_t Communicator::failure() const {
   return watch_ != nullptr && watch_->failed() ? ncclRemoteError : ncclSuccess;
 }
 
+// NCCL does not say that a rank of this machine has died: its kernels wait for ever. Only the event behind them
+// tells that they do, and the background thread makes no CUDA call; so whoever asks for errors looks, or makes
+// another call. Not behind another call, which may wait for room in the device's queue.
+ncclResult_t Communicator::look_for_failure() noexcept {
+  if (!shunting() || aborted() || watch_->dead_peers() == 0) return failure();
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || retired() || lost()) return failure();
+  try {
+    cu::RelaxedCaptureScope relaxed;
+    cu::ContextScope current(set_->device().context);
+    if (!order_.waits_for_all()) {
+      stuck_since_.reset();
+    } else if (!stuck_since_) {
+      stuck_since_ = Clock::now();
+    } else if (Clock::now() - *stuck_since_ > kSettle) {
+      watch_->stuck_in_nccl();
+    }
+  } catch (const cu::Error& error) {
+    log_debug("%s", error.what());
+  }
+  return failure();
+}
+
 ncclResult_t Communicator::to_nccl(cu::Result result, const char* what) const noexcept {
   if (result == cu::kSuccess) return ncclSuccess;
   if (watch_ != nullptr) watch_->look(Clock::now());  // a kernel that trapped has said why
@@ -88,7 +113,7 @@ bool Communicator::lost() noexcept {
 
 ncclResult_t Communicator::all_reduce(std::span<const AllReduceCall> calls, Verifications& due) noexcept {
   if (aborted()) return ncclInvalidUsage;
-  if (const ncclResult_t failed = failure(); failed != ncclSuccess) return failed;
+  if (const ncclResult_t failed = look_for_failure(); failed != ncclSuccess) return failed;
   try {
     std::lock_guard lock(mutex_);
     if (retired()) return ncclInvalidUsage;
@@ -111,7 +136,8 @@ ncclResult_t Communicator::all_reduce(std::span<const AllReduceCall> calls, Veri
     }
     result = launch_all_reduce(*set_, verdict_.limits, calls, number);
     if (result != cu::kSuccess) return to_nccl(result, "launching an all-reduce");
-    return to_nccl(order_.after(stream, place), kOrdering);
+    watch_->set_in_nccl(false);
+    return to_nccl(order_.after(stream, place, StreamOrder::By::kShunt), kOrdering);
   } catch (const cu::Error& error) {
     return to_nccl(error.code, "a shunted call");
   } catch (const std::bad_alloc&) {
@@ -121,7 +147,7 @@ ncclResult_t Communicator::all_reduce(std::span<const AllReduceCall> calls, Veri
 
 ncclResult_t Communicator::before_forwarded(cu::Stream stream, StreamOrder::Place& place) noexcept {
   if (!shunting()) return ncclSuccess;
-  if (const ncclResult_t failed = failure(); failed != ncclSuccess) return failed;
+  if (const ncclResult_t failed = look_for_failure(); failed != ncclSuccess) return failed;
   try {
     std::lock_guard lock(mutex_);
     if (retired()) return ncclInvalidUsage;
@@ -134,14 +160,15 @@ ncclResult_t Communicator::before_forwarded(cu::Stream stream, StreamOrder::Plac
 }
 
 ncclResult_t Communicator::after_forwarded(cu::Stream stream,
-                                           const StreamOrder::Place& place) noexcept {
+                                           const StreamOrder::Place& place, StreamOrder::By by) noexcept {
   if (!shunting()) return ncclSuccess;
   try {
     std::lock_guard lock(mutex_);
     if (retired()) return ncclInvalidUsage;
     if (lost()) return ncclUnhandledCudaError;
     cu::ContextScope current(set_->device().context);
-    return to_nccl(order_.after(stream, place), kOrdering);
+    if (!place.capturing && by != StreamOrder::By::kShunt) watch_->set_in_nccl(true);
+    return to_nccl(order_.after(stream, place, by), kOrdering);
   } catch (const cu::Error& error) {
     return to_nccl(error.code, kOrdering);
   }
@@ -152,10 +179,10 @@ ncclResult_t Communicator::join(cu::Stream stream) noexcept {
   return before_forwarded(stream, place);
 }
 
-ncclResult_t Communicator::extend(cu::Stream stream) noexcept {
+ncclResult_t Communicator::extend(cu::Stream stream, StreamOrder::By by) noexcept {
   StreamOrder::Place place;
   const ncclResult_t result = before_forwarded(stream, place);
-  return result != ncclSuccess ? result : after_forwarded(stream, place);
+  return result != ncclSuccess ? result : after_forwarded(stream, place, by);
 }
 
 bool Communicator::same_capture(cu::Stream a, cu::Stream b) noexcept {
@@ -183,7 +210,7 @@ void Communicator::drain() noexcept {
   try {
     cu::RelaxedCaptureScope relaxed;
     cu::ContextScope current(opened_on_->context);
-    while (!aborted() && failure() == ncclSuccess && order_.poll() == cu::kNotReady) {
+    while (!aborted() && look_for_failure() == ncclSuccess && order_.poll() == cu::kNotReady) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   } catch (const cu::Error& error) {

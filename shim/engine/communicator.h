@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -53,8 +54,10 @@ class Communicator {
   }
   // Once all ranks know that a verified call was wrong. Replays go on; the order of operations is still kept.
   void forward_from_now_on() { forwards_.store(true, std::memory_order_relaxed); }
-  // ncclRemoteError once an operation ended otherwise than by data, else ncclSuccess.
+  // ncclRemoteError once an operation ended otherwise than by data, or never will, else ncclSuccess.
   ncclResult_t failure() const;
+  // The same, and looks whether NCCL's kernels wait for a rank that has died.
+  ncclResult_t look_for_failure() noexcept;
   bool aborted() const { return aborted_.load(std::memory_order_acquire); }
 
   // Enqueues calls that were accepted as one kernel (launch_all_reduce), where they are several on several streams
@@ -64,11 +67,11 @@ class Communicator {
   size_t most_together() const { return verdict_.verify != 0 ? 1 : kMaxMessages; }
   // Stream order around an operation that NCCL enqueues; no effect unless the communicator shunts.
   ncclResult_t before_forwarded(cu::Stream stream, StreamOrder::Place& place) noexcept;
-  ncclResult_t after_forwarded(cu::Stream stream, const StreamOrder::Place& place) noexcept;
+  ncclResult_t after_forwarded(cu::Stream stream, const StreamOrder::Place& place, StreamOrder::By by) noexcept;
   // Makes `stream` wait for the last operation.
   ncclResult_t join(cu::Stream stream) noexcept;
   // Moves the order's end to `stream`, so that the next operation follows what is on it.
-  ncclResult_t extend(cu::Stream stream) noexcept;
+  ncclResult_t extend(cu::Stream stream, StreamOrder::By by) noexcept;
 
   // Whether both streams are captured by one graph, or neither is.
   bool same_capture(cu::Stream a, cu::Stream b) noexcept;
@@ -108,6 +111,7 @@ class Communicator {
   StreamOrder order_;
   const GpuDevice* opened_on_ = nullptr;
   bool lost_ = false;
+  std::optional<Clock::time_point> stuck_since_;  // NCCL's last operation, with a dead peer
   uint32_t calls_ = 0;   // recorded so far
   uint32_t eager_ = 0;   // not captured ones; counted only where some are verified
 };

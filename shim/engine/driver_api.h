@@ -34,6 +34,7 @@ struct IpcHandle { unsigned char bytes[64]; };
 
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kDeinitialized = 4;
+inline constexpr Result kIllegalState = 401;
 inline constexpr Result kNotReady = 600;
 inline constexpr Result kPeerAccessAlreadyEnabled = 704;
 inline constexpr unsigned kStreamNonBlocking = 1;

@@ -55,17 +55,6 @@ void Gatherer::exchange(const unsigned char* mine, size_t bytes, unsigned char* 
   std::memcpy(table, locals_[0].scratch->host(), total);
 }
 
-// All of them: the others may have died of the first one's death.
-std::string Gatherer::dead_text(uint32_t dead) const {
-  std::string text;
-  for (uint32_t r = 0; r < kMaxRanks; ++r) {
-    if ((dead >> r & 1) == 0) continue;
-    text += format("%srank %u (process %lld)", text.empty() ? "" : ", ", r,
-                   static_cast<long long>(peers_->pid(r)));
-  }
-  return text;
-}
-
 void Gatherer::enqueue_all(size_t total) {
   const NcclLibrary& library = locals_[0].communicator->library();
   for (LocalRank& local : locals_) {
@@ -98,7 +87,8 @@ void Gatherer::wait(const char* round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (turn % 64 != 0) continue;
     if (const uint32_t dead = peers_ != nullptr ? peers_->dead_ranks() : 0; dead != 0) {
-      throw GatherFailed{ncclRemoteError, dead_text(dead) + " ended in round '" + round + "'"};
+      // All of them: the others may have died of the first one's death.
+      throw GatherFailed{ncclRemoteError, peers_->text(dead) + " ended in round '" + round + "'"};
     }
     if (!reported && Clock::now() - start > std::chrono::duration<double>(kReportSeconds)) {
       reported = true;

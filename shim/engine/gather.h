@@ -57,7 +57,6 @@ class Gatherer {
  private:
   void exchange(const unsigned char* mine, size_t bytes, unsigned char* table, const char* round);
   void enqueue_all(size_t total);
-  std::string dead_text(uint32_t dead) const;
 
   std::span<LocalRank> locals_;
   std::unique_ptr<PeerProcesses> peers_;

@@ -74,7 +74,8 @@ ncclResult_t Group::forward_all_reduce(NcclLibrary& library, Communicator& commu
   const auto type = static_cast<ncclDataType_t>(call.type);
   const auto op = static_cast<ncclRedOp_t>(call.op);
   count_call(&communicator, call.count, type, op, false);
-  return forward(&communicator, call.stream, [&] {
+  const auto by = call.count > 0 ? StreamOrder::By::kNcclAll : StreamOrder::By::kNccl;
+  return forward(&communicator, call.stream, by, [&] {
     return library.call<k_ncclAllReduce>(call.send, call.recv, call.count, type, op, communicator.handle(),
                                          static_cast<cudaStream_t>(call.stream));
   });
@@ -152,7 +153,8 @@ void Group::place_kernels() {
   }
 }
 
-void Group::note_forwarded(Communicator* communicator, cu::Stream stream, ncclResult_t result) {
+void Group::note_forwarded(Communicator* communicator, cu::Stream stream, StreamOrder::By by,
+                           ncclResult_t result) {
   if (result != ncclSuccess && result != ncclInProgress) {
     note_failure(result);
     return;
@@ -164,18 +166,19 @@ void Group::note_forwarded(Communicator* communicator, cu::Stream stream, ncclRe
   }
   if (!communicator->shunting()) return;
   if (const ncclResult_t used = add_use(*communicator, stream); used != ncclSuccess) note_failure(used);
-  forwarded_.push_back({communicator, stream});
+  forwarded_.push_back({communicator, stream, by});
 }
 
 // NCCL joins all streams of a communicator in a group: each operation of the group follows what was on any
 // of them, and what comes later on any of them follows the whole group.
-ncclResult_t Group::for_shared_streams(ncclResult_t (Communicator::*action)(cu::Stream) noexcept) {
+template <typename F>
+ncclResult_t Group::for_shared_streams(F&& action) {
   ncclResult_t result = ncclSuccess;
   for (const Use& use : uses_) {
     const auto streams = std::count_if(uses_.begin(), uses_.end(), [&](const Use& other) {
       return other.communicator == use.communicator;
     });
-    if (streams > 1 && result == ncclSuccess) result = (use.communicator->*action)(use.stream);
+    if (streams > 1 && result == ncclSuccess) result = action(*use.communicator, use.stream);
   }
   return result;
 }
@@ -194,7 +197,11 @@ ncclResult_t Group::run_kernels(bool first, Verifications& due) {
 ncclResult_t Group::finish_forwarded() {
   ncclResult_t result = ncclSuccess;
   for (const Use& use : forwarded_) {
-    if (result == ncclSuccess) result = use.communicator->extend(use.stream);
+    const bool all = std::all_of(forwarded_.begin(), forwarded_.end(), [&](const Use& other) {
+      return other.communicator != use.communicator || other.by == StreamOrder::By::kNcclAll;
+    });
+    const auto by = all ? StreamOrder::By::kNcclAll : StreamOrder::By::kNccl;
+    if (result == ncclSuccess) result = use.communicator->extend(use.stream, by);
   }
   return result;
 }
@@ -220,7 +227,11 @@ ncclResult_t Group::end(NcclLibrary& library) {
   // An error inside the group cancels what was queued; NCCL's End says which.
   const ncclResult_t failed = failed_;
   const bool cancelled = failed != ncclSuccess;
-  ncclResult_t ours = cancelled ? ncclSuccess : for_shared_streams(&Communicator::extend);
+  const auto gather = [](Communicator& communicator, cu::Stream stream) {
+    return communicator.extend(stream, StreamOrder::By::kShunt);  // no operation of NCCL's
+  };
+  const auto spread = [](Communicator& communicator, cu::Stream stream) { return communicator.join(stream); };
+  ncclResult_t ours = cancelled ? ncclSuccess : for_shared_streams(gather);
   // In the order of the user's calls as far as NCCL's group, which cannot be split, allows: another rank may
   // make the same calls outside a group, and then waits for them in that order. Device by device: one
   // thread's group holds the calls of several ranks, one rank's after the other's.
@@ -239,7 +250,7 @@ ncclResult_t Group::end(NcclLibrary& library) {
   if (!cancelled && ended && ours == ncclSuccess) {
     ours = finish_forwarded();
     if (ours == ncclSuccess) ours = run_kernels(false, due);
-    if (ours == ncclSuccess) ours = for_shared_streams(&Communicator::join);
+    if (ours == ncclSuccess) ours = for_shared_streams(spread);
     if (ours == ncclSuccess && !due.empty()) ours = verify(due);
   }
   std::vector<Maker> makers = std::move(makers_);

@@ -43,10 +43,10 @@ class Group {
   ncclResult_t all_reduce(NcclLibrary& library, Communicator& communicator, const AllReduceCall& call);
   // Runs `real`, an operation of NCCL's, in the communicator's order (null: unknown); in a group or not.
   template <typename F>
-  ncclResult_t forward(Communicator* communicator, cu::Stream stream, F&& real) {
+  ncclResult_t forward(Communicator* communicator, cu::Stream stream, StreamOrder::By by, F&& real) {
     if (communicator == nullptr || !communicator->shunting()) {
       const ncclResult_t result = real();
-      if (open()) note_forwarded(communicator, stream, result);
+      if (open()) note_forwarded(communicator, stream, by, result);
       return result;
     }
     StreamOrder::Place place;
@@ -57,9 +57,9 @@ class Group {
     }
     result = real();
     if (open()) {
-      note_forwarded(communicator, stream, result);
+      note_forwarded(communicator, stream, by, result);
     } else if (result == ncclSuccess) {
-      result = communicator->after_forwarded(stream, place);
+      result = communicator->after_forwarded(stream, place, by);
     }
     return result;
   }
@@ -93,18 +93,20 @@ class Group {
   struct Use {
     Communicator* communicator;
     cu::Stream stream;
+    StreamOrder::By by = StreamOrder::By::kNccl;
   };
   bool forwards(const Communicator& communicator) const;  // has it forwarded operations here?
   Sum& sum_of(Communicator& communicator);
   ncclResult_t forward_all_reduce(NcclLibrary& library, Communicator& communicator, const AllReduceCall& call);
   ncclResult_t forward_queued(NcclLibrary& library, Communicator& communicator);
-  void note_forwarded(Communicator* communicator, cu::Stream stream, ncclResult_t result);
+  void note_forwarded(Communicator* communicator, cu::Stream stream, StreamOrder::By by, ncclResult_t result);
   void fuse();
   void place_kernels();
   ncclResult_t run_kernels(bool first, Verifications& due);
   ncclResult_t finish_forwarded();
   // For each stream of each communicator that has several in this group.
-  ncclResult_t for_shared_streams(ncclResult_t (Communicator::*action)(cu::Stream) noexcept);
+  template <typename F>
+  ncclResult_t for_shared_streams(F&& action);
   ncclResult_t add_use(Communicator& communicator, cu::Stream stream);
   void clear();
 

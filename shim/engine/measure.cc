@@ -180,7 +180,7 @@ std::optional<Found> measure(std::span<LocalRank> locals, Gatherer& gatherer, Ve
   // The first round tells whether all ranks can: nobody may wait for one that cannot.
   for (size_t size = 0; size <= std::size(kTimedSizes); ++size) {
     if (size > 0 && kTimedSizes[size - 1] > verdict.cap) break;
-    std::vector<Timing> mine(locals.size(), Timing{{1, 0, 0, -1, 0, {}}, {1, 1, 1}});
+    std::vector<Timing> mine(locals.size(), Timing{{1, 0, 0, 0, -1, 0, {}}, {1, 1, 1}});
     if (size > 0) {
       const uint64_t bytes = kTimedSizes[size - 1];
       try {

@@ -104,6 +104,15 @@ bool PeerProcesses::dead(uint32_t rank) const {
   return poll(&ready, 1, 0) > 0;
 }
 
+std::string PeerProcesses::text(uint32_t ranks) const {
+  std::string text;
+  for (uint32_t r = 0; r < kMaxRanks; ++r) {
+    if ((ranks >> r & 1) == 0) continue;
+    text += format("%srank %u (process %lld)", text.empty() ? "" : ", ", r, static_cast<long long>(pid(r)));
+  }
+  return text;
+}
+
 uint32_t PeerProcesses::dead_ranks() const {
   uint32_t ranks = 0;
   for (uint32_t r = 0; r < peers_.size(); ++r) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "shim/engine/verdict.h"
@@ -23,6 +24,8 @@ class PeerProcesses {
   bool dead(uint32_t rank) const;
   // Bit r: the process of rank r has ended.
   uint32_t dead_ranks() const;
+  // "rank 1 (process 4711), rank 2 (process 4712)"; bit r of `ranks`: rank r.
+  std::string text(uint32_t ranks) const;
   int64_t pid(uint32_t rank) const { return rank < peers_.size() ? peers_[rank].pid : 0; }
 
  private:

@@ -19,6 +19,7 @@
 #include "shim/engine/log.h"
 #include "shim/engine/measure.h"
 #include "shim/engine/probe.h"
+#include "shim/engine/probe_marker.h"
 #include "shim/engine/process_settings.h"
 
 namespace shunt {
@@ -62,7 +63,7 @@ void fill_settings_facts(Facts& facts) {
   }
 }
 
-constexpr Answer kYes{1, 0, 0, -1, 0, {}};
+constexpr Answer kYes{1, 0, 0, 0, -1, 0, {}};
 
 // All rounds for one communicator.
 class Preparation {
@@ -78,7 +79,8 @@ class Preparation {
   std::vector<Answer> fresh_answers() const {
     return std::vector<Answer>(locals_.size(), kYes);
   }
-  void answer_links(std::span<const Facts> facts, std::span<Answer> mine) const;
+  void answer_links(std::span<const Facts> facts, const ProbeResets& resets, std::span<Answer> mine) const;
+  void warn_of_reset(const ProbeResets& resets) const;
   void negotiate(Gatherer& gatherer);
   bool try_placement(Gatherer& gatherer);
   bool reuse_set();
@@ -152,7 +154,8 @@ std::vector<Facts> Preparation::gather_facts(Gatherer& gatherer) {
   return gatherer.gather<Facts>(mine, "facts");
 }
 
-void Preparation::answer_links(std::span<const Facts> facts, std::span<Answer> mine) const {
+void Preparation::answer_links(std::span<const Facts> facts, const ProbeResets& resets,
+                               std::span<Answer> mine) const {
   for (size_t i = 0; i < locals_.size(); ++i) {
     const uint32_t rank = locals_[i].rank();
     bool all = true;
@@ -167,6 +170,15 @@ void Preparation::answer_links(std::span<const Facts> facts, std::span<Answer> m
     }
     mine[i].all_nvlink = all ? 1 : 0;
     mine[i].broken = KnownGpus::get().broken(facts);
+    mine[i].reset = resets.placements;
+  }
+}
+
+// One line a communicator, from a rank that has the file at hand.
+void Preparation::warn_of_reset(const ProbeResets& resets) const {
+  for (const LocalRank& local : locals_) {
+    if (static_cast<int>(local.rank()) != verdict_.reset_rank) continue;
+    log_warning("communicator %s: %s", local.communicator->key().c_str(), reset_text(resets).c_str());
   }
 }
 
@@ -194,8 +206,10 @@ void Preparation::negotiate(Gatherer& gatherer) {
   gatherer.watch_peers(std::make_unique<PeerProcesses>(facts_, locals_[0].rank()));
 
   std::vector<Answer> answers = fresh_answers();
-  answer_links(facts_, answers);
+  const ProbeResets resets = find_probe_resets(marker_folder(), facts_);
+  answer_links(facts_, resets, answers);
   judge_links(verdict_, facts_, gatherer.gather<Answer>(answers, "links"));
+  warn_of_reset(resets);
   if (!verdict_.shunt) return;
 
   while (!try_placement(gatherer)) {
@@ -270,6 +284,8 @@ bool Preparation::try_placement(Gatherer& gatherer) {
   if (!verdict_.shunt) return false;
 
   mapped_ = true;
+  // Before the round that the probe comes after: a slow disk must not look like a slow peer.
+  const ProbeMarker marker(marker_folder(), record_of(facts_, verdict_.geometry.placement));
   std::vector<Answer> answers = fresh_answers();
   for (size_t i = 0; i < locals_.size(); ++i) {
     int peer = -1;

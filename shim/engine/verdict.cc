@@ -150,12 +150,20 @@ void judge_links(Verdict& verdict, std::span<const Facts> facts, std::span<const
   }
   judge_answers(verdict, table, "links");
   if (!verdict.shunt) return;
-  uint32_t broken = 0;
-  for (const Answer& answer : table) broken |= answer.broken;
-  const std::string first = name_of(verdict.placements[0]);
-  std::erase_if(verdict.placements, [&](Placement p) { return (broken >> static_cast<uint32_t>(p) & 1) != 0; });
+  uint32_t broken = 0, reset = 0, tried = 0;
+  for (const Placement p : verdict.placements) tried |= 1u << static_cast<uint32_t>(p);
+  for (size_t r = table.size(); r-- > 0;) {
+    broken |= table[r].broken;
+    reset |= table[r].reset;
+    if ((table[r].reset & tried) != 0) verdict.reset_rank = static_cast<int>(r);
+  }
+  const auto has = [](uint32_t mask, Placement p) { return (mask >> static_cast<uint32_t>(p) & 1) != 0; };
+  const Placement first = verdict.placements[0];
+  std::erase_if(verdict.placements, [&](Placement p) { return has(broken | reset, p); });
   if (verdict.placements.empty()) {
-    refuse(verdict, Level::kInfo, first + " failed for an earlier communicator of these GPUs");
+    refuse(verdict, Level::kInfo,
+           has(reset, first) ? "the machine went down while " + std::string(name_of(first)) + " was probed"
+                             : std::string(name_of(first)) + " failed for an earlier communicator of these GPUs");
   } else {
     use_placement(verdict, verdict.placements[0]);
   }

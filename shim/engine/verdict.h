@@ -13,7 +13,7 @@
 namespace shunt {
 
 inline constexpr uint32_t kRecordMagic = 0x544e4853;  // "SHNT"
-inline constexpr uint32_t kRecordVersion = 2;
+inline constexpr uint32_t kRecordVersion = 3;
 inline constexpr size_t kReasonBytes = 160;
 inline constexpr uint32_t kPoolOffers = 4;
 
@@ -55,6 +55,7 @@ struct Answer {
   uint32_t ok;
   uint32_t all_nvlink;  // links: every pair of this rank is joined by NVLink
   uint32_t broken;      // links: placements that failed for these GPUs before, a bit each
+  uint32_t reset;       // links: placements in whose probe the machine went down (probe_marker.h), a bit each
   int32_t peer;         // the pair that `reason` is about, -1: none
   uint32_t when;        // probe: calls finished before the one that failed; the first is the cause
   char reason[kReasonBytes];
@@ -84,6 +85,7 @@ struct Verdict {
   bool differing = false;  // caps or SHUNT_ENABLE differ between ranks
   std::vector<uint64_t> free_sets;  // slab sets that every rank holds free and clean
   uint64_t reused_set = 0;          // the one of them in use
+  int reset_rank = -1;     // the lowest rank that has a placement left out because the machine went down in its probe
   std::string reason;      // why not
   Level level = Level::kInfo;
 };

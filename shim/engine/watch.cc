@@ -31,6 +31,9 @@ bool boards_gone = false;
 constexpr auto kForget = seconds(2);
 // Frameworks get this long to notice ncclRemoteError and abort by themselves.
 constexpr auto kGrace = seconds(10);
+constexpr auto kDeadPeriod = milliseconds(100);
+// A program that asks NCCL for errors is told by an error line before this.
+constexpr auto kSayDeath = milliseconds(850);
 
 std::string ranks_text(uint32_t mask) {
   std::string out;
@@ -75,6 +78,7 @@ void Watch::look(Clock::time_point now) {
   if (boards_gone) return;
   if (looking_.test_and_set(std::memory_order_acquire)) return;  // another thread is at it
   look_at_faults();
+  look_for_dead(now);
   // While this process was stopped its GPU went on: that time was nobody's fault. The rest still counts.
   if (const auto stopped = now - last_look_; stopped > kForget) {
     for (Lane& lane : lanes_) {
@@ -158,6 +162,27 @@ void Watch::look_at_faults() {
         "(two graphs replayed at once?); stopping this process's GPU work",
         name_.c_str(), rank_, mine.c_str());
   }
+  dump();
+}
+
+void Watch::look_for_dead(Clock::time_point now) {
+  if (now - looked_for_dead_ < kDeadPeriod) return;
+  looked_for_dead_ = now;
+  const uint32_t dead = peers_->dead_ranks();
+  if (dead == 0) return;
+  if (dead_peers() == 0) died_ = now;
+  dead_.store(dead, std::memory_order_relaxed);
+  // No more than a word: that peer may have come to the end of all its work, and so may this rank.
+  if (death_said_ || failed() || !in_nccl_.load(std::memory_order_relaxed) || now - died_ < kSayDeath) return;
+  death_said_ = true;
+  log_info("communicator %s: rank %u: %s has ended; an operation that NCCL runs may wait for it "
+           "(ncclCommGetAsyncError tells)", name_.c_str(), rank_, peers_->text(dead).c_str());
+}
+
+void Watch::stuck_in_nccl() {
+  if (failed_.exchange(true, std::memory_order_relaxed)) return;
+  log_error("communicator %s: rank %u waits in an operation that NCCL runs for %s, which has ended; calls return "
+            "ncclRemoteError", name_.c_str(), rank_, peers_->text(dead_peers()).c_str());
   dump();
 }
 

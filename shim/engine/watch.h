@@ -29,6 +29,12 @@ class Watch {
   // Something ended this communicator's operations: later calls return ncclRemoteError.
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
   void order(HostOrder order);
+  // A peer has died (seen within a tenth of a second); bit r: rank r.
+  uint32_t dead_peers() const { return dead_.load(std::memory_order_relaxed); }
+  // Whether NCCL runs the last operation, as far as is known without asking the device.
+  void set_in_nccl(bool is) { in_nccl_.store(is, std::memory_order_relaxed); }
+  // NCCL's kernels wait for a dead peer: said, and failed from now on. They cannot be stopped from here.
+  void stuck_in_nccl();
   // The last calls, where they are kept: logged with a report of a long wait, and by dump. Before it is looked at.
   void keep_calls(std::shared_ptr<const CallRing> calls) { calls_ = std::move(calls); }
   void dump() const;
@@ -43,6 +49,7 @@ class Watch {
   };
   void give_order(HostOrder order);
   void look_at_faults();
+  void look_for_dead(Clock::time_point now);
   void look_at_dead(uint32_t reported, uint32_t missing, Clock::time_point now);
   void report(const Lane& longest, uint32_t missing, uint32_t lanes, double seconds, bool trap);
 
@@ -59,6 +66,10 @@ class Watch {
   bool fault_reported_ = false;
   uint64_t reported_tag_ = 0;
   uint32_t reported_counter_ = 0;
+  std::atomic<uint32_t> dead_{0};
+  std::atomic<bool> in_nccl_{false};
+  Clock::time_point looked_for_dead_{}, died_{};
+  bool death_said_ = false;
   uint32_t seen_dead_ = 0;  // bit r: rank r was dead when a report said that it is waited for
   std::optional<Clock::time_point> trap_at_;  // a peer died: trap then
 };

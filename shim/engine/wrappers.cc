@@ -12,22 +12,39 @@ namespace {
 
 // ---- operations on a stream --------------------------------------------------------------------------
 
-template <typename... Args>
-std::pair<ncclComm_t, cudaStream_t> comm_and_stream(Args... args) {
+using By = StreamOrder::By;
+
+struct Operands {
   ncclComm_t comm = nullptr;
   cudaStream_t stream = nullptr;
+  size_t count = 0;
+};
+template <typename... Args>
+Operands operands_of(Args... args) {
+  Operands found;
   const auto look = [&]<typename T>(T value) {
-    if constexpr (std::is_same_v<T, ncclComm_t>) comm = value;
-    if constexpr (std::is_same_v<T, cudaStream_t>) stream = value;
+    if constexpr (std::is_same_v<T, ncclComm_t>) found.comm = value;
+    if constexpr (std::is_same_v<T, cudaStream_t>) found.stream = value;
+    if constexpr (std::is_same_v<T, size_t>) found.count = value;
   };
   (look(args), ...);
-  return {comm, stream};
+  return found;
 }
+
+// Each rank needs data of every other one (of the rest, a sender or a root may have finished long before).
+constexpr bool needs_all(int hook) {
+  for (const int one : {k_ncclAllReduce, k_ncclAllGather, k_ncclReduceScatter, k_ncclAlltoAll, k_ncclAllReduceConfig,
+                        k_ncclAllGatherConfig, k_ncclReduceScatterConfig, k_ncclAlltoAllConfig}) {
+    if (hook == one) return true;
+  }
+  return false;
+}
+constexpr By runs_by(int hook, size_t count) { return needs_all(hook) && count > 0 ? By::kNcclAll : By::kNccl; }
 
 template <int kHook, typename... Args>
 ncclResult_t on_call(HookTag<kHook>, NcclLibrary& library, Args... args) {
-  const auto [comm, stream] = comm_and_stream(args...);
-  return Group::of(library).forward(Registry::get().find(library, comm), stream,
+  const Operands on = operands_of(args...);
+  return Group::of(library).forward(Registry::get().find(library, on.comm), on.stream, runs_by(kHook, on.count),
                                     [&] { return library.call<kHook>(args...); });
 }
 
@@ -43,7 +60,7 @@ ncclResult_t on_call(HookTag<k_ncclAllReduce>, NcclLibrary& library, const void*
       shunting && communicator->accepts(count, static_cast<int>(type), static_cast<int>(op));
   count_call(communicator, count, type, op, shunted);
   if (!shunted) {
-    return group.forward(communicator, stream, [&] {
+    return group.forward(communicator, stream, runs_by(k_ncclAllReduce, count), [&] {
       return library.call<k_ncclAllReduce>(send, recv, count, type, op, comm, stream);
     });
   }
@@ -59,7 +76,7 @@ ncclResult_t on_call(HookTag<k_ncclAllReduceConfig>, NcclLibrary& library, const
                      cudaStream_t stream, Config* config) {
   Communicator* communicator = Registry::get().find(library, comm);
   count_call(communicator, count, type, op, false);
-  return Group::of(library).forward(communicator, stream, [&] {
+  return Group::of(library).forward(communicator, stream, runs_by(k_ncclAllReduceConfig, count), [&] {
     return library.call<k_ncclAllReduceConfig>(send, recv, count, type, op, comm, stream, config);
   });
 }
@@ -200,6 +217,30 @@ ncclResult_t on_call(HookTag<k_ncclCommGrow>, NcclLibrary& library, Args... args
   return result;
 }
 
+// ---- memory ------------------------------------------------------------------------------------------
+
+// NCCL gives its memory of a communicator back, or gets it again, once the device is idle, all ranks together. So
+// the shunted calls before have ended by then, and none waits for one that is still queued in this group; a drain
+// of ours would. Our slabs stay where they are, for peers have them mapped. Only a rank whose peer has died may
+// not wait for it.
+template <int kHook, typename... Args>
+ncclResult_t move_memory(NcclLibrary& library, ncclComm_t comm, Args... args) {
+  Communicator* known = Registry::get().find(library, comm);
+  ncclResult_t result = known != nullptr ? known->look_for_failure() : ncclSuccess;
+  if (result == ncclSuccess) result = library.call<kHook>(comm, args...);
+  if (result != ncclSuccess && result != ncclInProgress) {
+    if (Group& group = Group::of(library); group.open()) group.note_failure(result);
+  }
+  return result;
+}
+
+ncclResult_t on_call(HookTag<k_ncclCommSuspend>, NcclLibrary& library, ncclComm_t comm, int flags) {
+  return move_memory<k_ncclCommSuspend>(library, comm, flags);
+}
+ncclResult_t on_call(HookTag<k_ncclCommResume>, NcclLibrary& library, ncclComm_t comm) {
+  return move_memory<k_ncclCommResume>(library, comm);
+}
+
 // ---- the end of communicators ------------------------------------------------------------------------
 
 ncclResult_t on_call(HookTag<k_ncclCommFinalize>, NcclLibrary& library, ncclComm_t comm) {
@@ -236,7 +277,7 @@ ncclResult_t on_call(HookTag<k_ncclCommGetAsyncError>, NcclLibrary& library, ncc
                      ncclResult_t* error) {
   const ncclResult_t result = library.call<k_ncclCommGetAsyncError>(comm, error);
   if (result != ncclSuccess || error == nullptr || *error != ncclSuccess) return result;
-  if (Communicator* known = Registry::get().find(library, comm)) *error = known->failure();
+  if (Communicator* known = Registry::get().find(library, comm)) *error = known->look_for_failure();
   return result;
 }
 

@@ -1,6 +1,7 @@
 // An NCCL that is newer than the nccl.h of the build: its operations and makers, looked up by name.
 #include <dlfcn.h>
 
+#include <cstdio>
 #include <cstring>
 
 #include "shim/newer_nccl.h"
@@ -107,4 +108,82 @@ TEST_CASE("case_14_grown_communicator_is_forwarded") {
   CHECK(lines_of(job.output(), "info", {"ncclCommGrow", "off"}).size() == 3);
   CHECK(lines_of(job.output(), "warning").empty());
   CHECK(lines_of(job.output(), "error").empty());
+}
+
+// Memory of NCCL's is gone meanwhile. Calls of both kinds before and after; a shunted one needs nothing of NCCL's.
+TEST_CASE("job: suspended", "[.]") {
+  const Rank rank;
+  const ncclComm_t comm = rank.connect();
+  auto* const suspend = looked_up<decltype(ncclCommSuspend)>("ncclCommSuspend");
+  auto* const resume = looked_up<decltype(ncclCommResume)>("ncclCommResume");
+  const Stream streams[2];
+  constexpr size_t kShort = 1000, kLong = 65536;
+  const Memory memory(kLong * 4);
+  const Pinned host(kLong * 4);
+  for (uint32_t round = 0; round < 6; ++round) {
+    const bool grouped = round % 2 == 1;
+    // The calls are still under way when the communicator is suspended, on a rank that comes late to them.
+    if (static_cast<int>(round % 2) == rank.rank) pause_us(20000);
+    memory.put(as_bytes(exact_inputs(rank.rank, kLong, round)));
+    NCCL(ncclAllReduce(memory.at(), memory.at(), kLong, ncclFloat32, ncclSum, comm, streams[0]));
+    CU(cuMemcpyDtoHAsync(host.words() + kShort, memory.address() + kShort * 4, (kLong - kShort) * 4, streams[0]));
+    NCCL(ncclAllReduce(memory.at(), memory.at(), kShort, ncclFloat32, ncclSum, comm, streams[1]));
+    CU(cuMemcpyDtoHAsync(host.words(), memory.address(), kShort * 4, streams[1]));
+    if (grouped) NCCL(ncclGroupStart());
+    NCCL(suspend(comm, NCCL_SUSPEND_MEM));
+    if (grouped) NCCL(ncclGroupEnd());
+    std::vector<float> want = exact_sums(rank.ranks, kLong, round);
+    for (size_t i = 0; i < kShort; ++i) want[i] *= static_cast<float>(rank.ranks);
+    ENSURE(std::memcmp(host.words(), want.data(), kLong * 4) == 0);  // nobody else has waited
+    ENSURE(suspend(comm, NCCL_SUSPEND_MEM) == ncclInvalidUsage);
+    ENSURE(all_reduce_once(rank, comm, streams[0], kShort, round) == 0);
+    NCCL(resume(comm));
+    ENSURE(resume(comm) == ncclInvalidUsage);
+    for (const size_t count : {kShort, kLong}) ENSURE(all_reduce_once(rank, comm, streams[0], count, round) == 0);
+  }
+  done(rank, {comm});
+}
+
+TEST_CASE("case_14_suspended_and_resumed") {
+  Environment environment = kNewest;
+  environment["EMU_KERNEL_DELAY_US"] = "*:2000";
+  Job job("suspended", {.environment = environment});
+  CHECK(job.trouble() == "");
+  INFO(job.output());
+  CHECK(total(job.output(), "shunted") == 2 * 6 * 3);
+  CHECK(total(job.output(), "forwarded") == 2 * 6 * 2);
+  CHECK(lines_of(job.output(), "warning").empty());
+  CHECK(lines_of(job.output(), "error").empty());
+  CHECK(job.output().find("emulated nccl") == std::string::npos);
+}
+
+// A communicator with a dead peer is not waited for.
+TEST_CASE("job: suspended alone", "[.]") {
+  const Rank rank;
+  const ncclComm_t comm = rank.connect();
+  auto* const suspend = looked_up<decltype(ncclCommSuspend)>("ncclCommSuspend");
+  auto* const resume = looked_up<decltype(ncclCommResume)>("ncclCommResume");
+  const Stream stream;
+  if (rank.rank == 1) std::_Exit(0);
+  const Memory memory(1 << 20);
+  NCCL(ncclAllReduce(memory.at(), memory.at(), 1 << 18, ncclFloat32, ncclSum, comm, stream));
+  ncclResult_t error = ncclSuccess;
+  for (int look = 0; look < 500 && error == ncclSuccess; ++look) {
+    pause_us(10000);
+    NCCL(ncclCommGetAsyncError(comm, &error));
+  }
+  std::printf("%d %d %d\n", error, suspend(comm, NCCL_SUSPEND_MEM), resume(comm));
+  NCCL(ncclGroupStart());
+  std::printf("in a group %d\n", suspend(comm, NCCL_SUSPEND_MEM));
+  std::printf("its end %d\n", ncclGroupEnd());
+  NCCL(ncclCommAbort(comm));
+}
+
+TEST_CASE("case_14_suspended_with_a_dead_peer") {
+  Job job("suspended alone", {.environment = kNewest, .limit_seconds = 20});
+  CHECK(job.trouble(20) == "");
+  INFO(job.output());
+  CHECK(count_of(job.output(0), "6 6 6\n") == 1);  // ncclRemoteError
+  CHECK(count_of(job.output(0), "in a group 6\n") == 1);
+  CHECK(count_of(job.output(0), "its end 6\n") == 1);
 }

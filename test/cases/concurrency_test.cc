@@ -100,6 +100,84 @@ TEST_CASE("case_22_order_across_streams") {
   CHECK(total(job.output(), "forwarded") > 2 * 60);
 }
 
+namespace {
+
+// A capture over two streams that nothing but the calls joins until its end.
+struct Capture {
+  Capture() {
+    CU(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CU(cuStreamBeginCapture(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED));
+    join(0, 1);
+  }
+  ~Capture() {
+    cuGraphExecDestroy(exec);
+    cuEventDestroy(event);
+  }
+  Capture(const Capture&) = delete;
+  void join(int from, int to) const {
+    CU(cuEventRecord(event, streams[from]));
+    CU(cuStreamWaitEvent(streams[to], event, 0));
+  }
+  void end() {
+    CUgraph graph = nullptr;
+    join(1, 0);
+    CU(cuStreamEndCapture(streams[0], &graph));
+    CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    CU(cuGraphDestroy(graph));
+  }
+
+  Stream streams[2];
+  CUevent event = nullptr;
+  CUgraphExec exec = nullptr;
+};
+
+}  // namespace
+
+// Several captures under way at once, a call in each in turn: the order within each of them. As above, each call
+// doubles a prefix; every third is forwarded.
+TEST_CASE("job: captures", "[.]") {
+  const Rank rank;
+  const ncclComm_t comm = rank.connect();
+  constexpr size_t kWords = 65536, kShort = 1024;
+  constexpr int kCalls = 6;
+  const Memory buffer(kWords * 4);
+  const Pinned host(kWords * 4);
+  const Stream stream;
+  for (int turn = 0; turn < 3; ++turn) {
+    std::vector<std::unique_ptr<Capture>> captures(static_cast<size_t>(number_of("CASES_CAPTURES")));
+    for (auto& capture : captures) capture = std::make_unique<Capture>();
+    for (int call = 0; call < kCalls; ++call) {
+      const size_t words = call % 3 == 0 ? kWords : kShort;
+      for (const auto& capture : captures) {
+        NCCL(ncclAllReduce(buffer.at(), buffer.at(), words, ncclUint32, ncclSum, comm,
+                           capture->streams[call % 2]));
+      }
+    }
+    for (auto& capture : captures) capture->end();
+    for (uint64_t replay = 0; replay < 2 * captures.size(); ++replay) {
+      std::vector<uint32_t> want(kWords);
+      for (size_t i = 0; i < kWords; ++i) {
+        host.words()[i] = word_of(replay, rank.rank, i);
+        want[i] = (word_of(replay, 0, i) + word_of(replay, 1, i)) << (i < kShort ? kCalls - 1 : 1);
+      }
+      CU(cuMemcpyHtoDAsync(buffer.address(), host.words(), kWords * 4, stream));
+      CU(cuGraphLaunch(captures[replay % captures.size()]->exec, stream));
+      CU(cuMemcpyDtoHAsync(host.words(), buffer.address(), kWords * 4, stream));
+      stream.wait();
+      ENSURE(std::memcmp(host.words(), want.data(), kWords * 4) == 0);
+    }
+  }
+  done(rank, {comm});
+}
+
+TEST_CASE("case_22_order_in_many_captures") {
+  for (const char* captures : {"4", "5", "40"}) {
+    INFO(captures);
+    Job job("captures", {.environment = {{"EMU_KERNEL_DELAY_US", "*:300"}, {"CASES_CAPTURES", captures}}});
+    expect_right(job);
+  }
+}
+
 // ---- 23
 // --------------------------------------------------------------------------------------------------
 

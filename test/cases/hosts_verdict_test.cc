@@ -42,13 +42,15 @@ std::vector<Facts> table_of(uint32_t ranks) {
   return table;
 }
 
-void require_refusal(const std::vector<Facts>& table, Level level, const std::string& words) {
-  const Verdict verdict = judge_facts(table);
+void require_refusal(const Verdict& verdict, Level level, const std::string& words) {
   INFO(verdict.reason);
   CHECK_FALSE(verdict.shunt);
   CHECK(verdict.level == level);
   CHECK_THAT(verdict.reason, ContainsSubstring(words));
   CHECK_FALSE(shunts(verdict, 1, 7, 0));
+}
+void require_refusal(const std::vector<Facts>& table, Level level, const std::string& words) {
+  require_refusal(judge_facts(table), level, words);
 }
 
 // With one field of one rank changed.
@@ -258,10 +260,11 @@ TEST_CASE("placements are tried in one order by all") {
   CHECK_FALSE(next_placement(verdict));
 
   // What failed before on any rank is not tried again.
-  const auto links = [&](const std::vector<Facts>& table, uint32_t broken) {
+  const auto links = [&](const std::vector<Facts>& table, uint32_t broken, uint32_t reset = 0) {
     Verdict v = judge_facts(table);
-    std::vector<Answer> answers(table.size(), Answer{1, 0, 0, -1, 0, {}});
+    std::vector<Answer> answers(table.size(), Answer{1, 0, 0, 0, -1, 0, {}});
     answers[1].broken = broken;
+    answers[1].reset = reset;
     judge_links(v, table, answers);
     return v;
   };
@@ -269,13 +272,24 @@ TEST_CASE("placements are tried in one order by all") {
   CHECK(links(table_of(3), 1).geometry.placement == P::kHost);
   CHECK_FALSE(links(table_of(3), 5).shunt);
   CHECK(links(table_of(3), 2).geometry.placement == P::kPush);
+
+  // Nor is what one rank's file says that the machine went down in.
+  CHECK(links(table_of(3), 0, 1).placements == std::vector<P>{P::kHost});
+  CHECK(links(table_of(3), 0, 1).geometry.placement == P::kHost);
+  CHECK(links(table_of(3), 0, 1).reset_rank == 1);
+  CHECK(links(table_of(3), 4, 1).reset_rank == 1);
+  require_refusal(links(table_of(3), 4, 1), Level::kInfo, "went down while push was probed");
+  require_refusal(links(table_of(3), 0, 5), Level::kInfo, "went down while push was probed");
+  CHECK(links(table_of(3), 0, 2).geometry.placement == P::kPush);
+  CHECK(links(table_of(3), 0, 2).reset_rank == -1);  // of pull, which is not tried
+  CHECK(links(table_of(3), 1).reset_rank == -1);
 }
 
 TEST_CASE("NVLink keeps the library out unless all insist") {
   const auto judge = [](std::vector<Facts> facts, const std::vector<uint32_t>& all_nvlink) {
     Verdict verdict = judge_facts(facts);
     std::vector<Answer> answers;
-    for (const uint32_t all : all_nvlink) answers.push_back({1, all, 0, -1, 0, {}});
+    for (const uint32_t all : all_nvlink) answers.push_back({1, all, 0, 0, -1, 0, {}});
     judge_links(verdict, facts, answers);
     return verdict;
   };
@@ -295,7 +309,7 @@ TEST_CASE("NVLink keeps the library out unless all insist") {
 TEST_CASE("one no is everybody's no") {
   for (uint32_t r = 0; r < 4; ++r) {
     for (const uint32_t ok : {0u, 2u, 0xffffffffu}) {
-      std::vector<Answer> answers(4, Answer{1, 0, 0, -1, 0, {}});
+      std::vector<Answer> answers(4, Answer{1, 0, 0, 0, -1, 0, {}});
       answers[r].ok = ok;
       answers[r].peer = static_cast<int32_t>((r + 1) % 4);
       std::memset(answers[r].reason, 'x', sizeof(answers[r].reason));

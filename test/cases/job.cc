@@ -46,6 +46,21 @@ void share_a_gpu(Environment& all, int rank) {
   all["NCCL_SOCKET_IFNAME"] = "lo";
 }
 
+// The library keeps files in the user's cache: jobs of one launcher share one of their own.
+class Cache {
+ public:
+  Cache() : folder_("shunt-cases-cache") {}
+  ~Cache() { std::filesystem::remove_all(folder_.path()); }
+  const std::string& path() const { return folder_.path(); }
+
+ private:
+  TemporaryFile folder_;
+};
+const std::string& cache() {
+  static const Cache instance;
+  return instance.path();
+}
+
 // What every rank gets unless the case says otherwise. Settings of the person who runs the tests must not
 // change what is tested.
 Environment defaults(const JobOptions& options) {
@@ -64,6 +79,7 @@ Environment defaults(const JobOptions& options) {
     const std::string inherited = all.count("LD_LIBRARY_PATH") ? ":" + all["LD_LIBRARY_PATH"] : "";
     all["LD_LIBRARY_PATH"] = CASES_EMULATOR + inherited;
   }
+  all["XDG_CACHE_HOME"] = cache();
   all.insert({{"SHUNT_ENABLE", "on"}, {"SHUNT_STATS", "1"}});
   return all;
 }

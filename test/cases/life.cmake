@@ -18,7 +18,7 @@ add_library(cases_life_lines SHARED life_lines.c)
 add_library(cases_slow_adoption SHARED slow_adoption.cc)
 target_link_libraries(cases_slow_adoption PRIVATE ${CMAKE_DL_LIBS})
 shunt_add_case_program(life_cases life_test.cc life_process_test.cc life_abort_test.cc
-  life_kill_job.cc life_kill_test.cc life_kill_nightly_test.cc)
+  life_forwarded_test.cc life_kill_job.cc life_kill_test.cc life_kill_nightly_test.cc)
 target_compile_definitions(life_cases PRIVATE CASES_LIFE_LINES="$<TARGET_FILE:cases_life_lines>"
   CASES_SLOW_ADOPTION="$<TARGET_FILE:cases_slow_adoption>")
 add_dependencies(life_cases cases_life_lines cases_slow_adoption)
@@ -37,6 +37,8 @@ shunt_add_case(life_cases case_27_killed_inside_preparing 180 2)
 shunt_add_case(life_cases case_27_killed_before_preparing 60)
 shunt_add_case(life_cases case_27_killed_in_mid_call 120 2)
 shunt_add_case(life_cases case_27_killed_and_nobody_aborts 90)
+shunt_add_case(life_cases case_27_killed_in_a_forwarded_call 60)
+shunt_add_case(life_cases case_27_killed_in_a_forwarded_call_and_nobody_asks 60)
 # 22 places, 20 times each: half an hour on two cores.
 add_custom_target(killed_nightly COMMAND life_cases killed_nightly USES_TERMINAL VERBATIM)
 
@@ -44,16 +46,23 @@ add_library(cases_boot_id SHARED hosts_boot_id.c)
 target_link_libraries(cases_boot_id PRIVATE ${CMAKE_DL_LIBS})
 add_library(cases_set_uid SHARED set_uid.cc)
 target_link_libraries(cases_set_uid PRIVATE ${CMAKE_DL_LIBS})
-shunt_add_case_program(hosts_cases hosts_test.cc)
+shunt_add_case_program(hosts_cases hosts_test.cc hosts_marker_test.cc)
 target_compile_definitions(hosts_cases PRIVATE CASES_BOOT_ID="$<TARGET_FILE:cases_boot_id>"
   CASES_SET_UID="$<TARGET_FILE:cases_set_uid>")
 add_dependencies(hosts_cases cases_boot_id cases_set_uid)
 shunt_add_case(hosts_cases case_39_two_hosts 60 2)
+shunt_add_case(hosts_cases case_01_not_probed_again_after_a_reset 60 2)
+shunt_add_case(hosts_cases case_01_no_cache_no_marker 60 2)
 shunt_add_case(hosts_cases case_40_visible_devices 60 2)
 shunt_add_case(hosts_cases case_41_settings_differ 60 2)
 shunt_add_case(hosts_cases case_41_set_uid_programs 60 2)
 shunt_add_case(hosts_cases case_42_message_between_calls 60)
 shunt_add_case(hosts_cases case_42_grouped_on_one_rank_only 60)
+
+shunt_add_catch_test(probe_marker_test probe_marker_test.cc
+  ${PROJECT_SOURCE_DIR}/shim/engine/probe_marker.cc ${PROJECT_SOURCE_DIR}/shim/engine/log.cc)
+target_link_libraries(probe_marker_test PRIVATE shunt_plan shunt_profile_place shunt_spdlog)
+set_tests_properties(probe_marker_test PROPERTIES LABELS "unit;cases" TIMEOUT 60)
 
 # Pure decisions: no processes.
 shunt_add_catch_test(hosts_verdict_test hosts_verdict_test.cc

@@ -1,6 +1,8 @@
 """What the GPU tests share: environments, groups of processes, the library's lines, the report."""
 
 import argparse
+import atexit
+import functools
 import json
 import os
 import re
@@ -95,6 +97,14 @@ def faulty_driver(build):
     return os.path.join(build, "lib", "libfaulty-driver.so")
 
 
+@functools.cache
+def emulated_cache():
+    """A folder of this program's own: what is known of emulated GPUs is no matter for the user's cache."""
+    folder = tempfile.mkdtemp(prefix="nccl-shunt-cache-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 def environment(build, preload=True, emulated=False, also_preload=(), **settings):
     """The caller's environment without SHUNT_*, then `settings`; None removes a variable."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("SHUNT_")}
@@ -108,6 +118,8 @@ def environment(build, preload=True, emulated=False, also_preload=(), **settings
     folder = os.path.join(build, "emulator") if emulated else os.path.dirname(nccl_library())
     env["LD_LIBRARY_PATH"] = ":".join(filter(None, [folder, env.get("LD_LIBRARY_PATH")]))
     env["PYTHONUNBUFFERED"] = "1"
+    if emulated:
+        env["XDG_CACHE_HOME"] = emulated_cache()
     if preload:
         env.update(SHUNT_ENABLE="on", SHUNT_STATS="1", SHUNT_LOG="info")
     for name, value in settings.items():

@@ -30,6 +30,10 @@
 #undef SHUNT_HOOKS_2_29_2
 #define SHUNT_HOOKS_2_29_2(X)
 #endif
+#if HOOKS_VERSION < NCCL_VERSION(2, 29, 7)
+#undef SHUNT_HOOKS_2_29_7
+#define SHUNT_HOOKS_2_29_7(X)
+#endif
 #if HOOKS_VERSION < NCCL_VERSION(2, 31, 2)
 #undef SHUNT_HOOKS_2_31_2
 #define SHUNT_HOOKS_2_31_2(X)

@@ -35,3 +35,10 @@ EMU_NCCL_API(ncclResult_t, ncclCommGrow, ncclComm_t comm, int nRanks, const nccl
   spec.id = uniqueId;
   return emu_nccl::make_child(comm, newcomm, config, spec);
 }
+
+EMU_NCCL_API(ncclResult_t, ncclCommSuspend, ncclComm_t comm, int flags) {
+  if ((flags & NCCL_SUSPEND_MEM) == 0) return ncclSuccess;
+  return emu_nccl::suspend(comm, true);
+}
+
+EMU_NCCL_API(ncclResult_t, ncclCommResume, ncclComm_t comm) { return emu_nccl::suspend(comm, false); }

@@ -130,6 +130,10 @@ ncclResult_t check_call(const Call& call) {
     return fail_group(
         refuse(ncclInvalidUsage, std::string(call.name) + ": communicator was revoked"));
   }
+  if (call.comm->suspended.load()) {  // the real one's kernel touches memory that is not there
+    shout(std::string(call.name) + " on a suspended communicator");
+    return fail_group(ncclInternalError);
+  }
   EMU_NCCL_TRY(fail_group(ensure_ready(call.comm)));
   return fail_group(check_arguments(call));
 }

@@ -41,6 +41,7 @@ struct ncclComm {
   std::atomic<ncclResult_t> state{ncclInProgress};  // what ncclCommGetAsyncError says
   std::atomic<bool> revoked{false};
   std::atomic<bool> finalized{false};
+  std::atomic<bool> suspended{false};
   // In the communicator, not in a thread_local: with two copies in one process the public name that
   // one calls is the other's.
   std::atomic<std::thread::id> asking{};

@@ -11,6 +11,7 @@
 #include "test/emulator/nccl/bootstrap.h"
 #include "test/emulator/nccl/driver.h"
 #include "test/emulator/nccl/group.h"
+#include "test/emulator/nccl/launch.h"
 #include "test/emulator/nccl/trace.h"
 
 namespace emu_nccl {
@@ -38,6 +39,23 @@ std::function<void()> forget(ncclComm* comm, ncclComm_t* newcomm) {
 ncclResult_t drain(ncclComm* comm) {
   ContextGuard guard(comm->context);
   return comm->order.drain();
+}
+
+// Until all ranks have come here, by an all-reduce of nothing of theirs.
+ncclResult_t meet(ncclComm* comm) {
+  CUdeviceptr word = 0;
+  CUstream stream = nullptr;
+  EMU_NCCL_TRY(check(cuMemAlloc(&word, 4), "cuMemAlloc"));
+  EMU_NCCL_TRY(check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
+  Operation operation;
+  operation.send = operation.recv = reinterpret_cast<void*>(word);
+  operation.count = 1;
+  operation.type = ncclInt32;
+  operation.stream = stream;
+  EMU_NCCL_TRY(launch(comm, {operation}));
+  EMU_NCCL_TRY(comm->order.drain());
+  cuStreamDestroy(stream);
+  return check(cuMemFree(word), "cuMemFree");
 }
 
 // Operations of the parent end unfinished; the ranks that go on are out of step on it for ever.
@@ -188,6 +206,21 @@ ncclResult_t abort(ncclComm_t comm) {
   EMU_NCCL_TRY(fail_group(check_comm(comm, "ncclCommAbort")));
   comm->core->halt(true);
   return fail_group(submit({comm, [=] { return retire(comm); }, true}));
+}
+
+ncclResult_t suspend(ncclComm_t comm, bool now) {
+  const char* const name = now ? "ncclCommSuspend" : "ncclCommResume";
+  trace_call(name, comm);
+  EMU_NCCL_TRY(fail_group(check_comm(comm, name)));
+  EMU_NCCL_TRY(fail_group(ensure_ready(comm)));
+  return fail_group(submit({comm, [=] {
+                              if (comm->suspended.load() == now) return ncclInvalidUsage;
+                              ContextGuard guard(comm->context);
+                              EMU_NCCL_TRY(check(cuCtxSynchronize(), "cuCtxSynchronize"));
+                              EMU_NCCL_TRY(meet(comm));
+                              comm->suspended.store(now);
+                              return ncclSuccess;
+                            }}));
 }
 
 ncclResult_t revoke(ncclComm_t comm, int flags) {

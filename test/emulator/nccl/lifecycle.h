@@ -27,5 +27,7 @@ ncclResult_t finalize(ncclComm_t comm);
 ncclResult_t destroy(ncclComm_t comm);
 ncclResult_t abort(ncclComm_t comm);
 ncclResult_t revoke(ncclComm_t comm, int flags);
+// Both wait for the device and for all ranks. Nothing but operations notices.
+ncclResult_t suspend(ncclComm_t comm, bool now);
 
 }  // namespace emu_nccl
