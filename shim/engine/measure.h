@@ -30,6 +30,16 @@ struct Found {
   bool operator==(const Found&) const = default;
 };
 
+// The round before: what a rank knows without measuring. Zeros: nothing.
+enum class CapSource : uint32_t { kNone = 0, kMeasured = 1, kProfile = 2 };
+struct KnownCap {
+  CapSource source;
+  uint32_t two_shot_from;
+  uint64_t cap;
+};
+// Pure. What all ranks know alike, whatever they know it from: nothing if one does not, or knows something else.
+std::optional<Found> agreed(std::span<const KnownCap> table);
+
 // Pure. The slowest rank's times, nothing if a rank has none.
 std::optional<std::array<float, kTimedPaths>> slowest(std::span<const Timing> table);
 // Pure: `times[i]` of kTimedSizes[i]. A size is shunted if it is clearly faster, and so are all smaller ones.
