@@ -7,15 +7,12 @@
 #include <span>
 
 #include "shim/engine/gather.h"
+#include "shim/engine/timed_sizes.h"
 
 namespace shunt {
 
 enum class TimedPath : uint32_t { kNccl, kOneShot, kTwoShots };
 inline constexpr uint32_t kTimedPaths = 3;
-
-// Sizes in bytes, in this order; the first one at which NCCL wins ends it.
-inline constexpr uint64_t kTimedSizes[] = {4 << 10,   16 << 10,  32 << 10,  64 << 10,  96 << 10, 128 << 10,
-                                           192 << 10, 256 << 10, 384 << 10, 512 << 10, 768 << 10, 1 << 20};
 
 // One rank's record of one size.
 struct Timing {

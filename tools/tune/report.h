@@ -20,7 +20,7 @@ std::string point_line(const Point& point);
 // Everything that a profile says.
 std::string show(const tuner::Profile& profile);
 
-// What differs between two profiles; empty: machine, words and rules are equal. Times do not count.
+// What differs between two profiles; empty: machine, words, caps and rules are equal. Times do not count.
 std::string diff(const tuner::Profile& a, const tuner::Profile& b);
 
 }  // namespace shunt::tune
