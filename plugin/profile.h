@@ -39,7 +39,7 @@ struct Rule {
 // What the preloaded library found where it measured its cap (SHUNT_CAP=measure) on this machine.
 struct ShuntCap {
   std::string placement;  // "push", "pull", "host"
-  uint64_t bytes = 0;          // the largest message that is shunted; 0: NCCL is faster at every size
+  uint64_t bytes = 0;     // the largest message that is shunted; 0: NCCL is faster at every size
   uint64_t two_shot_from = 0;  // bytes; 0: one shot at every size
   bool operator==(const ShuntCap&) const = default;
 };
@@ -51,8 +51,8 @@ struct Profile {
   std::vector<Rule> all_reduce, all_gather, reduce_scatter;  // ascending, disjoint
 
   std::vector<ShuntCap> caps;  // at most one a placement; for the preloaded library
-  // Parts that are passed over, as JSON text; empty: absent. `shunt`: one of a later version, in place
-  // of the caps.
+  // Parts that are passed over, as JSON text; empty: absent. `shunt`: one of a later version, in
+  // place of the caps.
   std::string made, measured, shunt;
 
   const std::vector<Rule>* rules(int function) const;  // null: no such collective

@@ -161,7 +161,8 @@ std::vector<ShuntCap> caps_of(const Node& shunt) {
   for (const Node& entry : shunt.at("caps").list(std::size(kShuntPlacements))) {
     const ShuntCap cap = cap_of(entry);
     for (const ShuntCap& before : caps) {
-      if (before.placement == cap.placement) entry.refuse("\"" + cap.placement + "\" appears twice");
+      if (before.placement == cap.placement)
+        entry.refuse("\"" + cap.placement + "\" appears twice");
     }
     caps.push_back(cap);
   }

@@ -104,12 +104,15 @@ TEST_CASE("the library's caps are checked like the rest") {
   says(R"({"version": 1, "caps": [{"cap": 1}]})", "shunt.caps[0]: \"placement\" is missing");
   says(R"({"version": 1, "caps": [{"placement": "push"}]})", "shunt.caps[0]: \"cap\" is missing");
   says(R"({"version": 1, "caps": [{"placement": "up", "cap": 1}]})", "placement: \"up\" is none");
-  says(R"({"version": 1, "caps": [{"placement": "push", "cap": -1}]})", "cap: must be a whole number");
-  says(R"({"version": 1, "caps": [{"placement": "push", "cap": 16777217}]})", "cap: must be a whole");
+  says(R"({"version": 1, "caps": [{"placement": "push", "cap": -1}]})",
+       "cap: must be a whole number");
+  says(R"({"version": 1, "caps": [{"placement": "push", "cap": 16777217}]})",
+       "cap: must be a whole");
   says(R"({"version": 1, "caps": [{"placement": "push", "cap": 1, "two_shot_from": 0}]})",
        "two_shot_from: must be a whole number from 1");
-  says(R"({"version": 1, "caps": [{"placement": "push", "cap": 1}, {"placement": "push", "cap": 2}]})",
-       "shunt.caps[1]: \"push\" appears twice");
+  says(
+      R"({"version": 1, "caps": [{"placement": "push", "cap": 1}, {"placement": "push", "cap": 2}]})",
+      "shunt.caps[1]: \"push\" appears twice");
 }
 
 TEST_CASE("an unknown part is kept, and not looked into") {

@@ -1,5 +1,5 @@
-// The library's log, as far as tools read it: the counters that it prints at exit, and what it says while it
-// prepares a communicator (SHUNT_LOG=debug).
+// The library's log, as far as tools read it: the counters that it prints at exit, and what it says
+// while it prepares a communicator (SHUNT_LOG=debug).
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,11 @@ struct TimedSize {
 
 // What the library said of one communicator.
 struct Prepared {
-  std::optional<bool> on;     // nullopt: it said nothing
-  std::string off_reason;     // where it is off
-  std::string placement;      // "push", "pull", "host"
-  uint64_t cap = 0;           // bytes
-  std::string cap_source;     // "measured", "of the profile"; empty: by setting or default
+  std::optional<bool> on;      // nullopt: it said nothing
+  std::string off_reason;      // where it is off
+  std::string placement;       // "push", "pull", "host"
+  uint64_t cap = 0;            // bytes
+  std::string cap_source;      // "measured", "of the profile"; empty: by setting or default
   uint64_t two_shot_from = 0;  // bytes; 0: one shot at every size
   uint64_t slab_bytes = 0;     // device memory of a rank
   uint64_t host_bytes = 0;     // shared host memory of a rank

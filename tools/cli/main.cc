@@ -7,6 +7,7 @@
 
 #include "tools/bench/text.h"
 #include "tools/cli/bench_command.h"
+#include "tools/cli/doctor_command.h"
 #include "tools/cli/preload.h"
 #include "tools/cli/tune_options.h"
 
@@ -132,8 +133,14 @@ int main_checked(int argc, char** argv) {
   BenchTexts texts;
   add_options(*bench_app, request, texts);
   const TuneOptions tune_options(app, SHUNT_COMMIT);
-  CLI11_PARSE(app, argc, argv);
+  const DoctorCommand doctor(app, SHUNT_COMMIT);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;  // 0: --help
+  }
   if (run_app->parsed()) return run_arguments(argv + argc);
+  if (doctor.parsed()) return doctor.run();
   if (tune_options.parsed()) return tune_options.run();
   parse_texts(texts, request.options);
   return bench(request);

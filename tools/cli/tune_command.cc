@@ -81,9 +81,11 @@ Profile finished(const TuneRequest& request, const tuner::Fingerprint& machine,
 }
 
 // Without caps a profile is as good as it was; the library then measures.
-std::vector<tuner::ShuntCap> caps_of(const TuneRequest& request, const Profile& profile, const std::string& path,
-                                     ProgressBar& bar) {
-  const auto note = [&](const std::string& text) { bar.note("nccl-shunt tune: no cap of " + text + "\n"); };
+std::vector<tuner::ShuntCap> caps_of(const TuneRequest& request, const Profile& profile,
+                                     const std::string& path, ProgressBar& bar) {
+  const auto note = [&](const std::string& text) {
+    bar.note("nccl-shunt tune: no cap of " + text + "\n");
+  };
   try {
     trial::Request trial;
     trial.ranks = request.plan.ranks;

@@ -13,12 +13,15 @@ TEST_CASE("counters of a stats line") {
 
 TEST_CASE("what the library says of a communicator") {
   Prepared p;
-  for (const char* line :
-       {"nccl-shunt[4711] debug: communicator cb3e: 4096 bytes: NCCL 6.20 us, one shot 2.49 us, two shots 3.10 us",
-        "nccl-shunt[4711] debug: communicator cb3e: 131072 bytes: NCCL 7.00 us, one shot 4.00 us, two shots 3.50 us",
-        "nccl-shunt[4711] info: communicator cb3e of 4 ranks: on, push, cap 131072 bytes (measured)",
-        "nccl-shunt[4711] debug: communicator cb3e: 128 lanes of 256 threads, two shots from 65536 bytes, 8388608 bytes a "
-        "slab, 4096 in host memory, prepared in 312.5 ms"}) {
+  for (const char* line : {"nccl-shunt[4711] debug: communicator cb3e: 4096 bytes: NCCL 6.20 us, "
+                           "one shot 2.49 us, two shots 3.10 us",
+                           "nccl-shunt[4711] debug: communicator cb3e: 131072 bytes: NCCL 7.00 us, "
+                           "one shot 4.00 us, two shots 3.50 us",
+                           "nccl-shunt[4711] info: communicator cb3e of 4 ranks: on, push, cap "
+                           "131072 bytes (measured)",
+                           "nccl-shunt[4711] debug: communicator cb3e: 128 lanes of 256 threads, "
+                           "two shots from 65536 bytes, 8388608 bytes a "
+                           "slab, 4096 in host memory, prepared in 312.5 ms"}) {
     CAPTURE(line);
     CHECK(p.add(line));
   }
@@ -35,8 +38,10 @@ TEST_CASE("what the library says of a communicator") {
 
   Prepared fixed;
   CHECK(fixed.add("nccl-shunt[1] info: communicator 1 of 2 ranks: on, host, cap 4096 bytes"));
-  CHECK(fixed.add("nccl-shunt[1] debug: communicator 1: 1 lanes of 64 threads, one shot, 64 bytes a slab, 0 in host "
-                  "memory (reused), prepared in 1.0 ms"));
+  CHECK(
+      fixed.add("nccl-shunt[1] debug: communicator 1: 1 lanes of 64 threads, one shot, 64 bytes a "
+                "slab, 0 in host "
+                "memory (reused), prepared in 1.0 ms"));
   CHECK(fixed.cap_source.empty());
   CHECK(fixed.two_shot_from == 0);
   CHECK(fixed.slab_bytes == 64);
@@ -49,14 +54,16 @@ TEST_CASE("what the library says where it does not shunt") {
   CHECK(p.on == false);
   CHECK(p.off_reason == "all GPUs are joined by NVLink");
   CHECK(p.troubles.empty());
-  CHECK(p.add("nccl-shunt[1] warning: communicator 1: push does not work: rank 1 (probe): x; trying host"));
+  CHECK(p.add(
+      "nccl-shunt[1] warning: communicator 1: push does not work: rank 1 (probe): x; trying host"));
   CHECK(p.add("nccl-shunt[1] warning: communicator 1 of 2 ranks: off: rank 1 (memory): none"));
   CHECK(p.add("nccl-shunt[1] error: SHUNT_CAP=\"x\" is not a size"));
   CHECK(p.off_reason == "rank 1 (memory): none");
   CHECK(p.troubles.size() == 3);
-  for (const char* line : {"", "hello", "nccl-shunt[1] info: NCCL is here", "nccl-shunt[1] stats shunted=1",
-                           "rank 0 said: nccl-shunt[1] warning: x",
-                           "nccl-shunt[1] info: communicator 1 of 2 ranks: on, push, cap many bytes"}) {
+  for (const char* line :
+       {"", "hello", "nccl-shunt[1] info: NCCL is here", "nccl-shunt[1] stats shunted=1",
+        "rank 0 said: nccl-shunt[1] warning: x",
+        "nccl-shunt[1] info: communicator 1 of 2 ranks: on, push, cap many bytes"}) {
     CAPTURE(line);
     CHECK_FALSE(p.add(line));
   }

@@ -1,5 +1,8 @@
-// A communicator on trial, with real worker processes on the emulated driver and NCCL: line, calls and counters agree,
-// and where they do not, that is said. What is measured on emulated GPUs is chance.
+// A communicator on trial, with real worker processes on the emulated driver and NCCL: line, calls
+// and counters agree, and where they do not, that is said. What is measured on emulated GPUs is
+// chance.
+#include "tools/trial/trial.h"
+
 #include <algorithm>
 #include <cstdlib>
 
@@ -9,7 +12,6 @@
 #include "plugin/test/samples.h"
 #include "shim/engine/timed_sizes.h"
 #include "test/catch.h"
-#include "tools/trial/trial.h"
 #include "tools/tune/caps.h"
 
 using namespace shunt;
@@ -29,7 +31,8 @@ trial::Request request(std::vector<std::string> environment) {
 
 uint64_t calls_up_to(uint64_t cap) {
   const std::vector<bench::Size> sizes = trial::sizes_around_caps();
-  return static_cast<uint64_t>(std::ranges::count_if(sizes, [&](const bench::Size& s) { return s.value <= cap; }));
+  return static_cast<uint64_t>(
+      std::ranges::count_if(sizes, [&](const bench::Size& s) { return s.value <= cap; }));
 }
 
 constexpr const char* kSlowNccl = "EMU_NCCL_US=3000";  // so that there is something to shunt
@@ -50,14 +53,17 @@ TEST_CASE("log line, measured sizes and counters agree") {
   CHECK(outcome.said.prepared_ms > 0);
   // Every size up to the cap was timed, and won; the next one lost, unless it was the last.
   const auto& times = outcome.said.times;
-  const auto wins = [](const bench::TimedSize& t) { return std::min(t.one_shot_us, t.two_shot_us) < t.nccl_us; };
+  const auto wins = [](const bench::TimedSize& t) {
+    return std::min(t.one_shot_us, t.two_shot_us) < t.nccl_us;
+  };
   REQUIRE_FALSE(times.empty());
   for (size_t i = 0; i < times.size(); ++i) {
     CHECK(times[i].bytes == kTimedSizes[i]);
     if (times[i].bytes <= outcome.said.cap) CHECK(wins(times[i]));
   }
   CHECK(outcome.shunted == 2 * calls_up_to(outcome.said.cap));
-  CHECK(outcome.forwarded == 2 * (trial::sizes_around_caps().size() - calls_up_to(outcome.said.cap)));
+  CHECK(outcome.forwarded ==
+        2 * (trial::sizes_around_caps().size() - calls_up_to(outcome.said.cap)));
   for (const bench::Row& row : outcome.results.rows) CHECK(row.shunt.has_value());
 }
 
@@ -105,7 +111,8 @@ TEST_CASE("caps for a profile, and the profile in their place") {
   profile.machine.nccl = trial::run(r).results.facts.nccl_version;
   tuner::write_profile_file(path, to_json(profile));
   std::string notes;
-  profile.caps = tune::measure_caps(r, path, true, [&](const std::string& note) { notes += note + "\n"; });
+  profile.caps =
+      tune::measure_caps(r, path, true, [&](const std::string& note) { notes += note + "\n"; });
   CHECK(notes == "");
   REQUIRE(profile.caps.size() == 3);
   CHECK(profile.caps[0].placement == "push");
@@ -122,12 +129,15 @@ TEST_CASE("caps for a profile, and the profile in their place") {
   CHECK(outcome.said.cap_source == "of the profile");
 
   // Where P2P is off or refused there is nothing to measure it with.
-  CHECK(tune::measure_caps(r, path, false, [&](const std::string& note) { notes += note + "\n"; }).size() <= 1);
+  CHECK(tune::measure_caps(r, path, false, [&](const std::string& note) {
+          notes += note + "\n";
+        }).size() <= 1);
   r.environment.push_back("EMU_NO_P2P=*>*");
   profile.caps.clear();
   tuner::write_profile_file(path, to_json(profile));
   notes.clear();
-  const auto caps = tune::measure_caps(r, path, true, [&](const std::string& note) { notes += note + "\n"; });
+  const auto caps =
+      tune::measure_caps(r, path, true, [&](const std::string& note) { notes += note + "\n"; });
   REQUIRE(caps.size() == 1);
   CHECK(caps[0].placement == "host");
   CHECK_THAT(notes, ContainsSubstring("push: "));

@@ -58,7 +58,8 @@ std::vector<Size> sizes_around_caps() {
 Outcome run(const Request& request) {
   const Options options = options_of(request);
   Job job{options, request.worker, request.ld_preload, request.timeout_s, request.environment};
-  for (const char* setting : {"SHUNT_CAP=measure", "SHUNT_LOG=debug"}) job.environment.push_back(setting);
+  for (const char* setting : {"SHUNT_CAP=measure", "SHUNT_LOG=debug"})
+    job.environment.push_back(setting);
   Outcome outcome;
   Collector collector(options, request.ranks);
   const std::string failure = run_job(

@@ -1,5 +1,6 @@
-// One communicator made by worker processes with the library preloaded, its calls checked: what the library said of it
-// (its own log lines), and whether results and counters agree with that. Neither CUDA nor NCCL in here.
+// One communicator made by worker processes with the library preloaded, its calls checked: what the
+// library said of it (its own log lines), and whether results and counters agree with that. Neither
+// CUDA nor NCCL in here.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +26,15 @@ struct Request {
 struct Outcome {
   bench::Prepared said;
   bench::Results results;
-  // Why it does not work, one line each: of the job, of results, of counters that contradict the cap.
+  // Why it does not work, one line each: of the job, of results, of counters that contradict the
+  // cap.
   std::vector<std::string> failures;
   std::vector<std::string> other_lines;  // that workers printed: NCCL's, say
   uint64_t shunted = 0, forwarded = 0;   // by the library's counters
 };
 
-// All sizes that the library times, one above, and one of a few bytes: so whatever it measures, a call is just as
-// large as the cap and another one larger.
+// All sizes that the library times, one above, and one of a few bytes: so whatever it measures, a
+// call is just as large as the cap and another one larger.
 std::vector<bench::Size> sizes_around_caps();
 
 // Throws std::exception where nothing can be started.

@@ -11,15 +11,17 @@ constexpr char kNcclWins[] = "NCCL is faster at every size";
 
 }  // namespace
 
-std::vector<tuner::ShuntCap> measure_caps(const trial::Request& base, const std::string& profile_path, bool p2p,
+std::vector<tuner::ShuntCap> measure_caps(const trial::Request& base,
+                                          const std::string& profile_path, bool p2p,
                                           const std::function<void(const std::string&)>& on_note) {
   std::vector<tuner::ShuntCap> caps;
   for (const std::string placement : tuner::kShuntPlacements) {
     if (!p2p && placement != "host") continue;
     trial::Request request = base;
     for (const std::string& setting :
-         {"SHUNT_PLACEMENT=" + placement, "SHUNT_PROFILE=" + profile_path, std::string("SHUNT_ENABLE=on"),
-          std::string("SHUNT_VERIFY"), std::string("SHUNT_DLSYM"), std::string("SHUNT_NCCL")}) {
+         {"SHUNT_PLACEMENT=" + placement, "SHUNT_PROFILE=" + profile_path,
+          std::string("SHUNT_ENABLE=on"), std::string("SHUNT_VERIFY"), std::string("SHUNT_DLSYM"),
+          std::string("SHUNT_NCCL")}) {
       request.environment.push_back(setting);
     }
     const trial::Outcome outcome = trial::run(request);

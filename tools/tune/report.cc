@@ -58,12 +58,6 @@ std::string rule_text(const Rule& rule) {
   return text;
 }
 
-std::string cap_text(const tuner::ShuntCap& cap) {
-  if (cap.bytes == 0) return cap.placement + ": nothing is shunted, NCCL is faster at every size";
-  return cap.placement + ": " + bytes_text(cap.bytes) + " are shunted, " +
-         (cap.two_shot_from == 0 ? "in one shot" : "in two shots from " + bytes_text(cap.two_shot_from));
-}
-
 std::string caps_diff(const Profile& a, const Profile& b) {
   const auto of = [](const Profile& profile, const std::string& placement) {
     for (const tuner::ShuntCap& cap : profile.caps) {
@@ -107,6 +101,13 @@ std::string rules_diff(const Profile& a, const Profile& b, Collective collective
 }
 
 }  // namespace
+
+std::string cap_text(const tuner::ShuntCap& cap) {
+  if (cap.bytes == 0) return cap.placement + ": nothing is shunted, NCCL is faster at every size";
+  return cap.placement + ": " + bytes_text(cap.bytes) + " are shunted, " +
+         (cap.two_shot_from == 0 ? "in one shot"
+                                 : "in two shots from " + bytes_text(cap.two_shot_from));
+}
 
 std::string measured_json(const std::vector<Point>& points) {
   Json json = Json::object();
