@@ -4,9 +4,11 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "tools/bench/text.h"
 #include "tools/cli/bench_command.h"
+#include "tools/cli/compare_command.h"
 #include "tools/cli/doctor_command.h"
 #include "tools/cli/preload.h"
 #include "tools/cli/tune_options.h"
@@ -132,6 +134,10 @@ int main_checked(int argc, char** argv) {
   request.commit = SHUNT_COMMIT;
   BenchTexts texts;
   add_options(*bench_app, request, texts);
+  CLI::App* compare_app =
+      app.add_subcommand("compare", "Compare two results of `nccl-shunt bench --json`");
+  std::vector<std::string> results;
+  compare_app->add_option("results", results, "A.json B.json")->expected(2)->required();
   const TuneOptions tune_options(app, SHUNT_COMMIT);
   const DoctorCommand doctor(app, SHUNT_COMMIT);
   try {
@@ -141,6 +147,7 @@ int main_checked(int argc, char** argv) {
   }
   if (run_app->parsed()) return run_arguments(argv + argc);
   if (doctor.parsed()) return doctor.run();
+  if (compare_app->parsed()) return compare(results[0], results[1]);
   if (tune_options.parsed()) return tune_options.run();
   parse_texts(texts, request.options);
   return bench(request);
