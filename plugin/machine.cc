@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <cctype>
 #include <stdexcept>
 
 namespace shunt::tuner {
@@ -12,6 +13,11 @@ using Device = struct Opaque*;
 constexpr int kOk = 0;
 constexpr int kP2pRead = 0, kP2pWrite = 1, kP2pNvlink = 2;  // nvmlGpuP2PCapsIndex_t
 constexpr unsigned kMostLinks = 18;                         // NVML_NVLINK_MAX_LINKS
+struct PciInfo {                                            // nvmlPciInfo_t
+  char legacy_id[16];
+  unsigned domain, bus, device, device_id, subsystem_id;
+  char id[32];  // "00000000:1A:00.0"
+};
 
 class Nvml {
  public:
@@ -27,6 +33,7 @@ class Nvml {
     get("nvmlDeviceGetP2PStatus", p2p);
     get("nvmlDeviceGetTopologyCommonAncestor", ancestor);
     get("nvmlDeviceGetNvLinkState", nvlink);
+    get("nvmlDeviceGetPciInfo_v3", pci);
     if (!init_ || !shutdown_ || !driver || !count || !device || !name) {
       throw std::runtime_error("libnvidia-ml.so.1 lacks functions");
     }
@@ -46,9 +53,10 @@ class Nvml {
   int (*count)(unsigned*) = nullptr;
   int (*device)(unsigned, Device*) = nullptr;
   int (*name)(Device, char*, unsigned) = nullptr;
-  int (*p2p)(Device, Device, int, int*) = nullptr;  // may be missing, as the next two
+  int (*p2p)(Device, Device, int, int*) = nullptr;  // may be missing, as the next three
   int (*ancestor)(Device, Device, int*) = nullptr;
   int (*nvlink)(Device, unsigned, int*) = nullptr;
+  int (*pci)(Device, PciInfo*) = nullptr;
 
  private:
   template <typename F>
@@ -106,17 +114,49 @@ std::string link_text(const Nvml& nvml, Device a, Device b) {
   return has(nvml, a, b, kP2pRead) && has(nvml, a, b, kP2pWrite) ? text + " p2p" : text;
 }
 
-}  // namespace
+std::string why_no_p2p(const Nvml& nvml, Device a, Device b) {
+  int status = -1;
+  for (const int capability : {kP2pRead, kP2pWrite}) {
+    if (nvml.p2p == nullptr || nvml.p2p(a, b, capability, &status) != kOk)
+      return "NVML does not tell";
+    if (status != kOk) break;
+  }
+  switch (status) {  // nvmlGpuP2PStatus_t
+    case kOk:
+      return "";
+    case 1:
+      return "the chipset does not support it";
+    case 2:
+      return "the GPU does not support it";
+    case 3:
+      return "the topology does not support it";
+    case 4:
+      return "disabled by a registry key of the driver";
+    case 5:
+      return "not supported";
+    default:
+      return "for an unknown reason";
+  }
+}
 
-Fingerprint machine_facts() {
-  const Nvml nvml;
+std::string bus_id_of(const Nvml& nvml, Device device) {
+  PciInfo info{};
+  if (nvml.pci == nullptr || nvml.pci(device, &info) != kOk) return "";
+  info.id[sizeof info.id - 1] = '\0';
+  std::string id = info.id;
+  if (id.size() == 16) id = id.substr(4);  // sysfs has four digits of the domain
+  for (char& c : id) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return id;
+}
+
+Fingerprint facts_of(const Nvml& nvml, std::vector<Device>& devices) {
   Fingerprint facts;
   char text[96] = {};
   Nvml::check(nvml.driver(text, sizeof text - 1), "nvmlSystemGetDriverVersion");
   facts.driver = text;
   unsigned count = 0;
   Nvml::check(nvml.count(&count), "nvmlDeviceGetCount_v2");
-  std::vector<Device> devices(count);
+  devices.resize(count);
   for (unsigned i = 0; i < count; ++i) {  // NVML's order is that of the bus ids
     Nvml::check(nvml.device(i, &devices[i]), "nvmlDeviceGetHandleByIndex_v2");
     char name[96] = {};
@@ -129,6 +169,28 @@ Fingerprint machine_facts() {
     }
   }
   return facts;
+}
+
+}  // namespace
+
+Fingerprint machine_facts() {
+  const Nvml nvml;
+  std::vector<Device> devices;
+  return facts_of(nvml, devices);
+}
+
+MachineDetails machine_details() {
+  const Nvml nvml;
+  std::vector<Device> devices;
+  MachineDetails details;
+  details.facts = facts_of(nvml, devices);
+  for (size_t a = 0; a < devices.size(); ++a) {
+    details.bus_ids.push_back(bus_id_of(nvml, devices[a]));
+    for (size_t b = a + 1; b < devices.size(); ++b) {
+      details.no_p2p.push_back(why_no_p2p(nvml, devices[a], devices[b]));
+    }
+  }
+  return details;
 }
 
 std::string nccl_version_text(int version) {

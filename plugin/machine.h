@@ -12,6 +12,16 @@ namespace shunt::tuner {
 // that see different GPUs still find the same.
 Fingerprint machine_facts();
 
+// The same, and more of it for people.
+struct MachineDetails {
+  Fingerprint facts;
+  std::vector<std::string>
+      bus_ids;  // of each GPU as sysfs names it, "0000:1a:00.0"; empty: not told
+  std::vector<std::string>
+      no_p2p;  // of each pair: why the driver allows no peer access; empty: it does
+};
+MachineDetails machine_details();
+
 // "2.28.9" of the NCCL that `address` lies in (its logger, say); empty: cannot be told.
 std::string nccl_version_at(const void* address);
 

@@ -36,13 +36,23 @@ struct Rule {
   bool operator==(const Rule&) const = default;
 };
 
+// What the preloaded library found where it measured its cap (SHUNT_CAP=measure) on this machine.
+struct ShuntCap {
+  std::string placement;  // "push", "pull", "host"
+  uint64_t bytes = 0;     // the largest message that is shunted; 0: NCCL is faster at every size
+  uint64_t two_shot_from = 0;  // bytes; 0: one shot at every size
+  bool operator==(const ShuntCap&) const = default;
+};
+
 struct Profile {
   Fingerprint machine;
   // The user's own words for why protocols may be used that NCCL marks as unsafe here; empty: no.
   std::string unsafe_words;
   std::vector<Rule> all_reduce, all_gather, reduce_scatter;  // ascending, disjoint
 
-  // Parts that the plugin passes over, as JSON text; empty: absent.
+  std::vector<ShuntCap> caps;  // at most one a placement; for the preloaded library
+  // Parts that are passed over, as JSON text; empty: absent. `shunt`: one of a later version, in
+  // place of the caps.
   std::string made, measured, shunt;
 
   const std::vector<Rule>* rules(int function) const;  // null: no such collective
@@ -53,5 +63,7 @@ struct Profile {
 
 inline constexpr uint64_t kMaxBytes = uint64_t{1} << 50;
 inline constexpr int kMaxChannels = 64;
+inline constexpr uint64_t kMaxShuntCap = uint64_t{16} << 20;  // bytes; SHUNT_CAP's limit
+inline constexpr const char* kShuntPlacements[] = {"push", "pull", "host"};
 
 }  // namespace shunt::tuner

@@ -1,6 +1,7 @@
 #include "plugin/profile_json.h"
 
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -15,6 +16,7 @@ constexpr char kFormat[] = "nccl-shunt profile";
 constexpr size_t kMaxGpus = 64;
 constexpr size_t kMaxRules = 1000;
 constexpr size_t kMaxString = 256;
+constexpr uint64_t kShuntVersion = 1;
 
 [[noreturn]] void refuse(const std::string& where, const std::string& what) {
   throw std::runtime_error(where + ": " + what);
@@ -138,6 +140,45 @@ std::vector<Rule> rules_of(const Node& node) {
   return rules;
 }
 
+ShuntCap cap_of(const Node& node) {
+  node.object({"placement", "cap", "two_shot_from"});
+  ShuntCap cap;
+  cap.placement = node.at("placement").string();
+  bool known = false;
+  for (const char* placement : kShuntPlacements) known = known || cap.placement == placement;
+  if (!known) node.at("placement").refuse("\"" + cap.placement + "\" is none");
+  cap.bytes = node.at("cap").number(0, kMaxShuntCap);
+  if (node.has("two_shot_from")) {
+    cap.two_shot_from = node.at("two_shot_from").number(1, kMaxShuntCap);
+  }
+  return cap;
+}
+
+std::vector<ShuntCap> caps_of(const Node& shunt) {
+  shunt.object({"version", "caps"});
+  std::vector<ShuntCap> caps;
+  if (!shunt.has("caps")) return caps;
+  for (const Node& entry : shunt.at("caps").list(std::size(kShuntPlacements))) {
+    const ShuntCap cap = cap_of(entry);
+    for (const ShuntCap& before : caps) {
+      if (before.placement == cap.placement)
+        entry.refuse("\"" + cap.placement + "\" appears twice");
+    }
+    caps.push_back(cap);
+  }
+  return caps;
+}
+
+Json shunt_json(const std::vector<ShuntCap>& caps) {
+  Json list = Json::array();
+  for (const ShuntCap& cap : caps) {
+    Json json = {{"placement", cap.placement}, {"cap", cap.bytes}};
+    if (cap.two_shot_from > 0) json["two_shot_from"] = cap.two_shot_from;
+    list.push_back(json);
+  }
+  return {{"version", kShuntVersion}, {"caps", list}};
+}
+
 // Kept as text: this version does not look inside.
 std::string part_of(const Node& root, const char* member) {
   if (!root.has(member)) return "";
@@ -174,8 +215,15 @@ Profile profile_of(const Json& document) {
   }
   profile.made = part_of(root, "made");
   profile.measured = part_of(root, "measured");
-  profile.shunt = part_of(root, "shunt");
-  if (root.has("shunt")) root.at("shunt").at("version").number(1, 1'000'000);
+  if (root.has("shunt")) {
+    const Node shunt = root.at("shunt");
+    if (!shunt.json().is_object()) shunt.refuse("must be an object");
+    if (shunt.at("version").number(1, 1'000'000) == kShuntVersion) {
+      profile.caps = caps_of(shunt);
+    } else {
+      profile.shunt = part_of(root, "shunt");
+    }
+  }
   return profile;
 }
 
@@ -209,7 +257,11 @@ std::string to_json(const Profile& profile) {
     json["collectives"][name_of(collective)] = rules;
   }
   if (!profile.measured.empty()) json["measured"] = Json::parse(profile.measured);
-  if (!profile.shunt.empty()) json["shunt"] = Json::parse(profile.shunt);
+  if (!profile.shunt.empty()) {
+    json["shunt"] = Json::parse(profile.shunt);
+  } else if (!profile.caps.empty()) {
+    json["shunt"] = shunt_json(profile.caps);
+  }
   const std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
   parse_profile(text);
   return text;

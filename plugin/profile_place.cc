@@ -58,11 +58,14 @@ std::string cache_file(const std::string& folder, const std::string& key) {
   return folder + "/" + key + kEnding;
 }
 
+bool may_have_profile(const GetEnv& get) {
+  const ProfileSetting setting = profile_setting(get);
+  return !setting.off && (!setting.path.empty() || holds_a_profile(cache_folder(get)));
+}
+
 std::string plugin_to_offer(const GetEnv& get, const std::string& folder) {
   if (get("NCCL_TUNER_PLUGIN") != nullptr || is_set(get, "NCCL_NET_PLUGIN")) return "";
-  const ProfileSetting setting = profile_setting(get);
-  if (setting.off) return "";
-  if (setting.path.empty() && !holds_a_profile(cache_folder(get))) return "";
+  if (!may_have_profile(get)) return "";
   const std::string plugin = folder + "/libnccl-tuner-shunt.so";
   return access(plugin.c_str(), R_OK) == 0 ? plugin : "";
 }

@@ -1,4 +1,4 @@
-// Where profiles lie. No JSON here: the engine of the preloaded library uses this too.
+// Where profiles lie. Cheap to ask: no file is read.
 #pragma once
 
 #include <functional>
@@ -20,6 +20,9 @@ std::string cache_folder(const GetEnv& get);
 
 // cache_folder's file of a fingerprint with this key.
 std::string cache_file(const std::string& folder, const std::string& key);
+
+// Whether a profile is named, or any lies in the cache: looking for one that fits takes longer.
+bool may_have_profile(const GetEnv& get);
 
 // The path for NCCL_TUNER_PLUGIN; empty: leave it alone. Only where there is a profile, for a
 // plugin without opinion still takes the place of another one (a network plugin's), and only where

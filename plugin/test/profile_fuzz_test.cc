@@ -43,6 +43,8 @@ std::string piece(Random& random) {
                                         "\"to\":0",
                                         "\"ring\"",
                                         "\"LL128\"",
+                                        "\"push\"",
+                                        "\"two_shot_from\": 0, ",
                                         "18446744073709551616",
                                         "9223372036854775808",
                                         "\"from\": 0, ",
@@ -55,7 +57,7 @@ std::string piece(Random& random) {
 std::string mutate(Random& random, std::string text) {
   for (uint64_t edits = 1 + random() % 4; edits > 0; --edits) {
     const size_t at = random() % (text.size() + 1);
-    switch (random() % 6) {
+    switch (random() % 7) {
       case 0:
         text.insert(at, piece(random));
         break;
@@ -73,6 +75,11 @@ std::string mutate(Random& random, std::string text) {
           if (text[i] < '0' || text[i] > '9') continue;
           text[i] = static_cast<char>('0' + random() % 10);
           break;
+        }
+        break;
+      case 5:  // one placement for another: twice the same
+        if (const size_t word = text.find("\"pull\""); word != std::string::npos) {
+          text.replace(word, 6, random() % 2 == 0 ? "\"push\"" : "\"host\"");
         }
         break;
       default:
@@ -101,13 +108,21 @@ void check_promises(const Profile& profile) {
     }
   }
   REQUIRE(printable(profile.unsafe_words, 256) == profile.unsafe_words);
+  REQUIRE(profile.caps.size() <= std::size(kShuntPlacements));
+  for (size_t i = 0; i < profile.caps.size(); ++i) {
+    const ShuntCap& cap = profile.caps[i];
+    REQUIRE(std::ranges::find(kShuntPlacements, cap.placement) != std::end(kShuntPlacements));
+    REQUIRE(cap.bytes <= kMaxShuntCap);
+    REQUIRE(cap.two_shot_from <= kMaxShuntCap);
+    for (size_t j = 0; j < i; ++j) REQUIRE(profile.caps[j].placement != cap.placement);
+  }
 }
 
 TEST_CASE("mutated profiles") {
   Profile full = sample_profile();
   full.unsafe_words = "words";
   full.measured = R"({"all-reduce":[{"bytes":8,"tried":{"ring/LL":5.5}}]})";
-  full.shunt = R"({"version":1})";
+  full.caps = {{"push", 131072, 65536}, {"pull", 0, 0}, {"host", 16777216, 16777216}};
   const std::string seeds[] = {to_json(sample_profile()), to_json(full), "{}", "[]", ""};
   size_t accepted = 0, refused = 0;
   const auto end = Clock::now() + std::chrono::seconds(20);

@@ -37,7 +37,7 @@ TEST_CASE("what is written is read again") {
   profile.machine.links = {"PHB", "SYS", "NV4"};
   profile.made = R"({"date":"2026-11-30"})";
   profile.measured = R"({"all-reduce":[{"bytes":8}]})";
-  profile.shunt = R"({"version":1,"cap":131072})";
+  profile.caps = {{"push", 131072, 0}, {"host", 0, 0}, {"pull", kMaxShuntCap, 65536}};
   CHECK(parse_profile(to_json(profile)) == profile);
 }
 
@@ -81,6 +81,38 @@ TEST_CASE("what is wrong is named, with its place") {
   says(changed("\"collectives\"", "\"shunt\": {}, \"collectives\""),
        "shunt: \"version\" is missing");
   says(changed("\"collectives\"", "\"unsafe\": true, \"collectives\""), "unsafe: must be a string");
+}
+
+TEST_CASE("the library's caps are checked like the rest") {
+  const auto with = [](const std::string& shunt) {
+    return changed("\"collectives\"", "\"shunt\": " + shunt + ", \"collectives\"");
+  };
+  const auto says = [&](const std::string& shunt, const char* part) {
+    INFO(shunt);
+    CHECK_THAT(refusal(with(shunt)), ContainsSubstring(part));
+  };
+  CHECK(parse_profile(with(R"({"version": 1})")).caps.empty());
+  const Profile profile = parse_profile(
+      with(R"({"version": 1, "caps": [{"placement": "host", "cap": 4096, "two_shot_from": 1}]})"));
+  CHECK(profile.caps == std::vector<ShuntCap>{{"host", 4096, 1}});
+  CHECK(profile.shunt.empty());
+  says("[]", "shunt: must be an object");
+  says(R"({"version": 0})", "shunt.version: must be a whole number from 1");
+  says(R"({"version": 1, "cap": 1})", "shunt: unknown member \"cap\"");
+  says(R"({"version": 1, "caps": {}})", "shunt.caps: must be a list");
+  says(R"({"version": 1, "caps": [1]})", "shunt.caps[0]: must be an object");
+  says(R"({"version": 1, "caps": [{"cap": 1}]})", "shunt.caps[0]: \"placement\" is missing");
+  says(R"({"version": 1, "caps": [{"placement": "push"}]})", "shunt.caps[0]: \"cap\" is missing");
+  says(R"({"version": 1, "caps": [{"placement": "up", "cap": 1}]})", "placement: \"up\" is none");
+  says(R"({"version": 1, "caps": [{"placement": "push", "cap": -1}]})",
+       "cap: must be a whole number");
+  says(R"({"version": 1, "caps": [{"placement": "push", "cap": 16777217}]})",
+       "cap: must be a whole");
+  says(R"({"version": 1, "caps": [{"placement": "push", "cap": 1, "two_shot_from": 0}]})",
+       "two_shot_from: must be a whole number from 1");
+  says(
+      R"({"version": 1, "caps": [{"placement": "push", "cap": 1}, {"placement": "push", "cap": 2}]})",
+      "shunt.caps[1]: \"push\" appears twice");
 }
 
 TEST_CASE("an unknown part is kept, and not looked into") {

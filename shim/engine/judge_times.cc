@@ -8,6 +8,16 @@ namespace {
 constexpr float kGain = 0.97f;  // less than that is noise
 }  // namespace
 
+std::optional<Found> agreed(std::span<const KnownCap> table) {
+  if (table.empty()) return {};
+  const bool all = std::all_of(table.begin(), table.end(), [&](const KnownCap& known) {
+    return known.source != CapSource::kNone && known.cap == table[0].cap &&
+           known.two_shot_from == table[0].two_shot_from;
+  });
+  if (!all) return {};
+  return Found{table[0].cap, table[0].two_shot_from};
+}
+
 std::optional<std::array<float, kTimedPaths>> slowest(std::span<const Timing> table) {
   std::array<float, kTimedPaths> out{};
   for (const Timing& timing : table) {

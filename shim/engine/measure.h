@@ -7,15 +7,12 @@
 #include <span>
 
 #include "shim/engine/gather.h"
+#include "shim/engine/timed_sizes.h"
 
 namespace shunt {
 
 enum class TimedPath : uint32_t { kNccl, kOneShot, kTwoShots };
 inline constexpr uint32_t kTimedPaths = 3;
-
-// Sizes in bytes, in this order; the first one at which NCCL wins ends it.
-inline constexpr uint64_t kTimedSizes[] = {4 << 10,   16 << 10,  32 << 10,  64 << 10,  96 << 10, 128 << 10,
-                                           192 << 10, 256 << 10, 384 << 10, 512 << 10, 768 << 10, 1 << 20};
 
 // One rank's record of one size.
 struct Timing {
@@ -29,6 +26,16 @@ struct Found {
   uint32_t two_shot_from = ~0u;
   bool operator==(const Found&) const = default;
 };
+
+// The round before: what a rank knows without measuring. Zeros: nothing.
+enum class CapSource : uint32_t { kNone = 0, kMeasured = 1, kProfile = 2 };
+struct KnownCap {
+  CapSource source;
+  uint32_t two_shot_from;
+  uint64_t cap;
+};
+// Pure. What all ranks know alike, whatever they know it from: nothing if one does not, or knows something else.
+std::optional<Found> agreed(std::span<const KnownCap> table);
 
 // Pure. The slowest rank's times, nothing if a rank has none.
 std::optional<std::array<float, kTimedPaths>> slowest(std::span<const Timing> table);

@@ -21,6 +21,7 @@
 #include "shim/engine/probe.h"
 #include "shim/engine/probe_marker.h"
 #include "shim/engine/process_settings.h"
+#include "shim/engine/profile_cap.h"
 
 namespace shunt {
 namespace {
@@ -84,6 +85,7 @@ class Preparation {
   void negotiate(Gatherer& gatherer);
   bool try_placement(Gatherer& gatherer);
   bool reuse_set();
+  KnownCap known_cap() const;
   void find_cap(Gatherer& gatherer);
   void give_up_sets();
   void conclude(Gatherer& gatherer);
@@ -226,32 +228,36 @@ void Preparation::negotiate(Gatherer& gatherer) {
   if (verdict_.measured) find_cap(gatherer);
 }
 
-// What an earlier communicator of these GPUs found, if all ranks remember the same.
-struct Remembered {
-  uint32_t known;
-  uint32_t two_shot_from;
-  uint64_t cap;
-};
+// What an earlier communicator of these GPUs found, else what the profile of this machine says. A rank may have
+// measured already where a younger process has not, and files may differ: so it is for all ranks to agree.
+KnownCap Preparation::known_cap() const {
+  const Placement placement = verdict_.geometry.placement;
+  const auto known = [](CapSource source, const Found& found) {
+    return KnownCap{source, found.two_shot_from, found.cap};
+  };
+  if (const auto before = KnownGpus::get().found(facts_, placement)) return known(CapSource::kMeasured, *before);
+  const auto profile = cap_of_profile(verdict_.geometry.ranks, locals_[0].communicator->library().version, placement);
+  return profile ? known(CapSource::kProfile, *profile) : KnownCap{};
+}
 
 void Preparation::find_cap(Gatherer& gatherer) {
-  const Placement placement = verdict_.geometry.placement;
-  const std::optional<Found> before = KnownGpus::get().found(facts_, placement);
-  const Remembered mine{before ? 1u : 0u, before ? before->two_shot_from : 0, before ? before->cap : 0};
-  const std::vector<Remembered> table =
-      gatherer.gather<Remembered>(std::vector<Remembered>(locals_.size(), mine), "cap");
-  const bool all = std::all_of(table.begin(), table.end(), [&](const Remembered& r) {
-    return r.known == 1 && r.cap == table[0].cap && r.two_shot_from == table[0].two_shot_from;
+  const std::vector<KnownCap> table =
+      gatherer.gather<KnownCap>(std::vector<KnownCap>(locals_.size(), known_cap()), "cap");
+  std::optional<Found> found = agreed(table);
+  verdict_.of_profile = found && std::all_of(table.begin(), table.end(), [](const KnownCap& known) {
+    return known.source == CapSource::kProfile;
   });
-  const std::optional<Found> found = all ? Found{table[0].cap, table[0].two_shot_from}
-                                         : measure(locals_, gatherer, verdict_, calls_);
+  if (!found) found = measure(locals_, gatherer, verdict_, calls_);
   if (!found) return;
-  KnownGpus::get().set_found(facts_, placement, *found);
+  // What was not measured here is not remembered as such: a process that comes later reads its own profile.
+  if (!verdict_.of_profile) KnownGpus::get().set_found(facts_, verdict_.geometry.placement, *found);
   verdict_.cap = std::min(verdict_.cap, found->cap);
   verdict_.limits.two_shot_from = found->two_shot_from;
   if (found->cap == 0) {
     verdict_.shunt = false;
     verdict_.level = Level::kInfo;
-    verdict_.reason = "NCCL is faster at every size";
+    verdict_.reason = verdict_.of_profile ? "NCCL is faster at every size (of the profile)"
+                                          : "NCCL is faster at every size";
     // Nothing is wrong with the sets: the next communicator need not make and probe others.
     for (LocalRank& local : locals_) SlabPool::get().give(std::move(local.set));
   }
@@ -322,11 +328,15 @@ void Preparation::announce() const {
     if (verdict_.shunt) {
       log_info("communicator %s of %d ranks: on, %s, cap %llu bytes%s", key, ranks,
                name_of(verdict_.geometry.placement), static_cast<unsigned long long>(verdict_.cap),
-               verdict_.measured    ? " (measured)"
+               verdict_.of_profile  ? " (of the profile)"
+               : verdict_.measured  ? " (measured)"
                : verdict_.differing ? " (the smallest; settings differ between ranks)"
                                     : "");
-      log_debug("communicator %s: %u lanes of %u threads, %zu bytes a slab%s, prepared in %.1f ms", key,
-                verdict_.geometry.lanes, verdict_.limits.max_threads, verdict_.geometry.slab_bytes(),
+      const uint32_t two_shot_from = verdict_.limits.two_shot_from;
+      log_debug("communicator %s: %u lanes of %u threads, %s, %zu bytes a slab, %zu in host memory%s, prepared in %.1f ms",
+                key, verdict_.geometry.lanes, verdict_.limits.max_threads,
+                two_shot_from == ~0u ? "one shot" : format("two shots from %u bytes", two_shot_from).c_str(),
+                verdict_.geometry.slab_bytes(), verdict_.geometry.host_bytes(),
                 verdict_.reused_set != 0 ? " (reused)" : "", seconds_ * 1e3);
     } else {
       (verdict_.level == Level::kWarning ? log_warning : log_info)(

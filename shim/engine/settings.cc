@@ -50,7 +50,8 @@ constexpr SettingInfo kSettings[] = {
      "the NCCL library to use where the calling program is linked to none"},
     {"SHUNT_PROFILE", "a path", "a path; 0, off, false, no or empty: no profile",
      "the one of this machine in the user's cache, if there is one",
-     "the profile of `nccl-shunt tune` that NCCL's own choices follow; the same on all ranks"},
+     "the profile of `nccl-shunt tune` that NCCL's own choices follow, the same on all ranks; SHUNT_CAP=measure "
+     "takes the cap from it"},
     {"SHUNT_STATS", "a switch", "1, on, true, yes, 0, off, false, no, empty", "off",
      "print the counters of shunted and forwarded calls at exit"},
     {"NCCL_P2P_DISABLE", "a number", "as in NCCL: 1", "0", "1: GPUs do not use each other's memory; data goes through host memory"},

@@ -82,6 +82,7 @@ struct Verdict {
   uint32_t verify = 0;     // one of so many eager calls is verified; 0: none
   bool float8 = false;     // fp8 is reduced by every GPU and NCCL of the communicator
   bool measured = false;   // the cap is to be measured: `cap` is the most that it can be
+  bool of_profile = false;  // instead all ranks' profiles said the same
   bool differing = false;  // caps or SHUNT_ENABLE differ between ranks
   std::vector<uint64_t> free_sets;  // slab sets that every rank holds free and clean
   uint64_t reused_set = 0;          // the one of them in use

@@ -214,6 +214,19 @@ TEST_CASE("a cap is measured only where all ranks ask for it") {
   }
 }
 
+TEST_CASE("what is known of the cap counts only if all ranks know the same") {
+  const KnownCap profile{CapSource::kProfile, 4096, 65536}, measured{CapSource::kMeasured, 4096, 65536};
+  const auto of = [](std::vector<KnownCap> table) { return agreed(table); };
+  CHECK(of({profile, profile}) == Found{65536, 4096});
+  CHECK(of({profile, measured, profile}) == Found{65536, 4096});  // a process may be older than another
+  CHECK_FALSE(of({profile, {}}));
+  CHECK_FALSE(of({{}, {}}));
+  CHECK_FALSE(of({{}, profile}));
+  CHECK_FALSE(of({profile, {CapSource::kProfile, 4096, 32768}}));
+  CHECK_FALSE(of({profile, profile, {CapSource::kMeasured, 8192, 65536}}));
+  CHECK(of({{CapSource::kProfile, ~0u, 0}, {CapSource::kProfile, ~0u, 0}}) == Found{0, ~0u});
+}
+
 TEST_CASE("times decide what is shunted") {
   using Times = std::array<float, kTimedPaths>;  // NCCL, one shot, two shots
   CHECK(judge_times(std::vector<Times>{}).cap == 0);

@@ -103,6 +103,7 @@ void Collector::add_facts(const Fields& message) {
   facts.nccl_version = message.text("nccl_version");
   facts.public_provider = message.text("public");
   facts.real_provider = message.text("real");
+  facts.real_file = message.text("real_file");
 }
 
 void Collector::add_gpu(const Fields& message) {

@@ -45,6 +45,7 @@ struct Facts {
   std::string nccl_version;
   std::string public_provider;  // the library that the workers' ncclAllReduce came from
   std::string real_provider;    // ... and their pncclAllReduce
+  std::string real_file;        // the latter's path
   bool emulated() const;
   bool two_paths() const { return public_provider != real_provider; }
 };

@@ -4,9 +4,12 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "tools/bench/text.h"
 #include "tools/cli/bench_command.h"
+#include "tools/cli/compare_command.h"
+#include "tools/cli/doctor_command.h"
 #include "tools/cli/preload.h"
 #include "tools/cli/tune_options.h"
 
@@ -131,9 +134,20 @@ int main_checked(int argc, char** argv) {
   request.commit = SHUNT_COMMIT;
   BenchTexts texts;
   add_options(*bench_app, request, texts);
+  CLI::App* compare_app =
+      app.add_subcommand("compare", "Compare two results of `nccl-shunt bench --json`");
+  std::vector<std::string> results;
+  compare_app->add_option("results", results, "A.json B.json")->expected(2)->required();
   const TuneOptions tune_options(app, SHUNT_COMMIT);
-  CLI11_PARSE(app, argc, argv);
+  const DoctorCommand doctor(app, SHUNT_COMMIT);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;  // 0: --help
+  }
   if (run_app->parsed()) return run_arguments(argv + argc);
+  if (doctor.parsed()) return doctor.run();
+  if (compare_app->parsed()) return compare(results[0], results[1]);
   if (tune_options.parsed()) return tune_options.run();
   parse_texts(texts, request.options);
   return bench(request);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -14,6 +15,7 @@
 #include "tools/bench/json_report.h"
 #include "tools/cli/preload.h"
 #include "tools/cli/progress.h"
+#include "tools/tune/caps.h"
 #include "tools/tune/report.h"
 #include "tools/tune/session.h"
 
@@ -78,6 +80,29 @@ Profile finished(const TuneRequest& request, const tuner::Fingerprint& machine,
   return profile;
 }
 
+// Without caps a profile is as good as it was; the library then measures.
+std::vector<tuner::ShuntCap> caps_of(const TuneRequest& request, const Profile& profile,
+                                     const std::string& path, ProgressBar& bar) {
+  const auto note = [&](const std::string& text) {
+    bar.note("nccl-shunt tune: no cap of " + text + "\n");
+  };
+  try {
+    trial::Request trial;
+    trial.ranks = request.plan.ranks;
+    trial.devices = request.devices;
+    trial.worker = find_worker();
+    trial.ld_preload = prepended(find_library(), get("LD_PRELOAD"));
+    trial.sizes = {{8, false}};  // to see it work is not this command's task
+    bar.show(1, "the library's own cap");
+    const auto disabled = profile.machine.settings.find("NCCL_P2P_DISABLE");
+    const bool p2p = disabled == profile.machine.settings.end();
+    return tune::measure_caps(trial, std::filesystem::absolute(path), p2p, note);
+  } catch (const std::exception& error) {
+    note(std::string("any placement: ") + error.what());
+    return {};
+  }
+}
+
 int report_problems(const std::vector<tune::Point>& points) {
   int status = 0;
   for (const tune::Point& point : points) {
@@ -110,12 +135,17 @@ int tune_machine(const TuneRequest& request) {
       tune::run_session(job, search, [&](uint32_t worker, const std::string& text) {
         bar.note("[rank " + std::to_string(worker) + "] " + text + "\n");
       });
-  bar.clear();
-  if (!failure.empty()) throw std::runtime_error("tune: " + failure);
-  const Profile profile = finished(request, machine, points);
+  if (!failure.empty()) {
+    bar.clear();
+    throw std::runtime_error("tune: " + failure);
+  }
+  Profile profile = finished(request, machine, points);
   const std::string path = request.output.empty()
                                ? tuner::cache_file(tuner::cache_folder(get), key_of(machine))
                                : request.output;
+  tuner::write_profile_file(path, to_json(profile));
+  profile.caps = caps_of(request, profile, path, bar);
+  bar.clear();
   tuner::write_profile_file(path, to_json(profile));
   std::printf("\n%s\nwritten to %s\n", tune::show(profile).c_str(), path.c_str());
   if (!any_gpus_alike(machine)) {

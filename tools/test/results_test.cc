@@ -43,7 +43,8 @@ void introduce(Collector& collector, const char* provider = "libnccl-shunt.so") 
                                 .set("driver_version", "580.1")
                                 .set("nccl_version", "2.28.9")
                                 .set("public", provider)
-                                .set("real", "libnccl.so.2"));
+                                .set("real", "libnccl.so.2")
+                                .set("real_file", "/lib/libnccl.so.2"));
     collector.message(rank, Fields("gpu").set("rank", uint64_t{rank}).set("name", "Emulated GPU"));
   }
 }

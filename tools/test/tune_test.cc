@@ -242,6 +242,9 @@ TEST_CASE("a profile is shown and compared") {
   other.machine.driver = "581";
   other.all_reduce[0].to = 2047;
   CHECK_THAT(diff(profile, other), ContainsSubstring("machine: driver 580.1, here 581"));
+  other.caps = {{"push", 65536, 4096}};
+  CHECK_THAT(show(other), ContainsSubstring("push: 64K are shunted, in two shots from 4K"));
+  CHECK_THAT(diff(profile, other), ContainsSubstring("cap push: no cap; push: 64K are shunted"));
   CHECK_THAT(diff(profile, other), ContainsSubstring("all-reduce 1025 to 2047: default, ring/LL"));
 }
 

@@ -58,6 +58,21 @@ std::string rule_text(const Rule& rule) {
   return text;
 }
 
+std::string caps_diff(const Profile& a, const Profile& b) {
+  const auto of = [](const Profile& profile, const std::string& placement) {
+    for (const tuner::ShuntCap& cap : profile.caps) {
+      if (cap.placement == placement) return cap_text(cap);
+    }
+    return placement + ": no cap";
+  };
+  std::string text;
+  for (const char* placement : tuner::kShuntPlacements) {
+    const std::string ours = of(a, placement), theirs = of(b, placement);
+    if (ours != theirs) text += "cap " + ours + "; " + theirs + "\n";
+  }
+  return text;
+}
+
 // The wish for every size at which one of the two profiles changes its mind.
 std::string rules_diff(const Profile& a, const Profile& b, Collective collective) {
   std::set<uint64_t> sizes;
@@ -86,6 +101,13 @@ std::string rules_diff(const Profile& a, const Profile& b, Collective collective
 }
 
 }  // namespace
+
+std::string cap_text(const tuner::ShuntCap& cap) {
+  if (cap.bytes == 0) return cap.placement + ": nothing is shunted, NCCL is faster at every size";
+  return cap.placement + ": " + bytes_text(cap.bytes) + " are shunted, " +
+         (cap.two_shot_from == 0 ? "in one shot"
+                                 : "in two shots from " + bytes_text(cap.two_shot_from));
+}
 
 std::string measured_json(const std::vector<Point>& points) {
   Json json = Json::object();
@@ -130,6 +152,7 @@ std::string show(const Profile& profile) {
     text += line("unsafe      LL128 where NCCL rules it out: %s", profile.unsafe_words.c_str());
   }
   if (!profile.made.empty()) text += "made        " + profile.made + "\n";
+  for (const tuner::ShuntCap& cap : profile.caps) text += "cap         " + cap_text(cap) + "\n";
   if (!profile.shunt.empty()) text += "shunt       " + profile.shunt + "\n";
   for (const Collective collective : tuner::kCollectives) {
     text += std::string(name_of(collective)) + "\n";
@@ -145,6 +168,7 @@ std::string diff(const Profile& a, const Profile& b) {
   if (a.unsafe_words != b.unsafe_words) {
     text += "unsafe: \"" + a.unsafe_words + "\", \"" + b.unsafe_words + "\"\n";
   }
+  text += caps_diff(a, b);
   for (const Collective collective : tuner::kCollectives) text += rules_diff(a, b, collective);
   return text;
 }

@@ -17,10 +17,14 @@ std::string point_table(const std::vector<Point>& points);
 std::string point_title();
 std::string point_line(const Point& point);
 
+// "push: 64K are shunted, in one shot"
+std::string cap_text(const tuner::ShuntCap& cap);
+
 // Everything that a profile says.
 std::string show(const tuner::Profile& profile);
 
-// What differs between two profiles; empty: machine, words and rules are equal. Times do not count.
+// What differs between two profiles; empty: machine, words, caps and rules are equal. Times do not
+// count.
 std::string diff(const tuner::Profile& a, const tuner::Profile& b);
 
 }  // namespace shunt::tune

@@ -10,10 +10,10 @@ namespace {
 
 std::string file_of(void* address) {
   Dl_info info;
-  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return "?";
-  const std::string path = info.dli_fname;
-  return path.substr(path.find_last_of('/') + 1);
+  return dladdr(address, &info) == 0 || info.dli_fname == nullptr ? "?" : info.dli_fname;
 }
+
+std::string name_of_file(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
 
 }  // namespace
 
@@ -39,9 +39,11 @@ ncclResult_t group_end(Path path) {
   return path == Path::kShunt ? ncclGroupEnd() : pncclGroupEnd();
 }
 
-std::string public_provider() { return file_of(reinterpret_cast<void*>(&ncclAllReduce)); }
+std::string public_provider() { return name_of_file(file_of(reinterpret_cast<void*>(&ncclAllReduce))); }
 
-std::string real_provider() { return file_of(reinterpret_cast<void*>(&pncclAllReduce)); }
+std::string real_provider() { return name_of_file(real_file()); }
+
+std::string real_file() { return file_of(reinterpret_cast<void*>(&pncclAllReduce)); }
 
 std::string nccl_version_text() {
   int version = 0;

@@ -27,6 +27,7 @@ ncclResult_t group_end(Path path);
 // File name (no folder) of the library that ncclAllReduce, resp. pncclAllReduce, comes from.
 std::string public_provider();
 std::string real_provider();
+std::string real_file();  // the latter's path
 std::string nccl_version_text();  // of the loaded library: "2.28.9"
 
 std::string to_hex(const ncclUniqueId& id);

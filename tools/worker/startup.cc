@@ -17,7 +17,8 @@ void send_facts(Channel& channel, const Options& options, const std::vector<uint
                    .set("driver_version", driver.driver_version)
                    .set("nccl_version", nccl_version_text())
                    .set("public", public_provider())
-                   .set("real", real_provider()));
+                   .set("real", real_provider())
+                   .set("real_file", real_file()));
   for (const uint32_t rank : ranks) {
     channel.send(Fields("gpu")
                      .set("rank", uint64_t{rank})

@@ -1,7 +1,8 @@
-// libnvidia-ml.so.1: just enough to ask which GPUs are joined by NVLink. NVML's header is in no
-// package that the build needs, so the few types that matter stand here (NVML API reference,
-// "Device Queries").
+// libnvidia-ml.so.1: just enough to ask which GPUs there are and how they are joined. NVML's header
+// is in no package that the build needs, so the few types that matter stand here (NVML API
+// reference, "Device Queries").
 #include <cstdint>
+#include <cstdio>
 
 #include "machine.h"
 #include "settings.h"
@@ -11,6 +12,11 @@ namespace {
 enum Return : int { kSuccess = 0, kUninitialized = 1, kInvalidArgument = 2, kNotFound = 6 };
 enum P2pCaps : int { kRead = 0, kWrite = 1, kNvlink = 2, kAtomics = 3, kProp = 4 };
 enum P2pStatus : int { kOk = 0, kNotSupported = 5 };
+struct PciInfo {  // nvmlPciInfo_t
+  char legacy_id[16];
+  unsigned domain, bus, device, device_id, subsystem_id;
+  char id[32];
+};
 using Device = struct Opaque*;
 
 int initialized = 0;
@@ -75,6 +81,29 @@ EMU_NVML int nvmlDeviceGetHandleByUUID(const char* uuid, Device* device) {
     return kSuccess;
   }
   return kNotFound;
+}
+
+EMU_NVML int nvmlSystemGetDriverVersion(char* text, unsigned length) {
+  if (initialized == 0) return kUninitialized;
+  std::snprintf(text, length, "1.0-emulated");
+  return kSuccess;
+}
+
+EMU_NVML int nvmlDeviceGetName(Device device, char* text, unsigned length) {
+  if (initialized == 0) return kUninitialized;
+  if (gpu_of(device) < 0) return kInvalidArgument;
+  std::snprintf(text, length, "Emulated GPU");
+  return kSuccess;
+}
+
+EMU_NVML int nvmlDeviceGetPciInfo_v3(Device device, PciInfo* info) {
+  if (initialized == 0) return kUninitialized;
+  const int gpu = gpu_of(device);
+  if (gpu < 0 || info == nullptr) return kInvalidArgument;
+  *info = {};
+  info->bus = static_cast<unsigned>(emu::pci_bus_of(gpu));
+  std::snprintf(info->id, sizeof(info->id), "0000%s", emu::pci_bus_id_of(gpu).c_str());
+  return kSuccess;
 }
 
 EMU_NVML int nvmlDeviceGetP2PStatus(Device first, Device second, int capability, int* status) {
