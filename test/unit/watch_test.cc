@@ -1,5 +1,6 @@
 // What the watch makes of the reports of waiting kernels, with a board and a clock of the test's own.
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -203,6 +204,7 @@ std::unique_ptr<PeerProcesses> peer_process(pid_t pid) {
 pid_t start_peer() {
   const pid_t pid = fork();
   if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // else it holds the pipe of a test that fails
     for (;;) pause();
   }
   return pid;
@@ -253,6 +255,7 @@ void without_descriptors(const std::function<void()>& work) {
   setrlimit(RLIMIT_NOFILE, &old);
 }
 
+#ifndef __SANITIZE_ADDRESS__  // UBSan's own look at an object's type wants a pipe
 TEST_CASE("a dead peer is noticed without descriptors") {
   for (const bool stays : {false, true}) {  // are there none later either?
     for (const bool reaped : {false, true}) {
@@ -276,6 +279,7 @@ TEST_CASE("a dead peer is noticed without descriptors") {
     }
   }
 }
+#endif
 
 TEST_CASE("no process is watched where /proc does not tell the pid namespace") {
   CHECK(lines([] {
