@@ -22,8 +22,8 @@ constexpr SettingInfo kSettings[] = {
      "bytes, with K or M for powers of 1024, at most 16M; measure; 0, off, false, no or empty: "
      "nothing is shunted",
      "128K for 2 ranks, 64K for more",
-     "the largest message that is shunted; where ranks differ, the smallest counts; measure: "
-     "NCCL is timed beside it when a communicator is prepared"},
+     "the largest message that is shunted, in a group the sum of a communicator's; where ranks differ, the smallest "
+     "counts; measure: NCCL is timed beside it when a communicator is prepared"},
     {"SHUNT_PLACEMENT", "a placement", "auto, push, pull, host (or empty: auto)", "auto",
      "where the data lies on its way: in the reader's GPU, in the writer's, or in host memory; "
      "auto: push where P2P works, else host"},
