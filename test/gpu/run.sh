@@ -2,8 +2,8 @@
 # Build, tests and benchmarks on a machine with two GPUs, in one go and in less than ten minutes:
 #   test/gpu/run.sh [STEP...]        steps: build ctypes bench torch faults nccl-tests tests (all)
 #                                    and tune, soak (ten million calls), killed (kill -9 at many places)
-#                                    and cases (test/cases), minutes more, exits (ends of programs), errors
-#                                    (of float sums) and pytorch (its own tests): only run when named
+#                                    and cases (test/cases), minutes more, doctor, exits (ends of programs),
+#                                    errors (of float sums) and pytorch (its own tests): only run when named
 #
 # OUT: folder of the logs, one a step, and of results.json (out). BUILD: build folder (build).
 # ONE_GPU=1: two ranks share the first GPU (ctypes torch faults killed cases errors; no figures of time).
@@ -79,9 +79,10 @@ run_step() {
     cases) python_step cases 520 cases ;;
     pytorch) python_step pytorch 520 pytorch_tests ;;
     errors) python_step errors 150 errors ;;
+    doctor) python_step doctor 120 doctor ;;
     exits) python_step exits 150 exits ;;
     tests) step tests 150 ctest --test-dir "$BUILD" -E '^gpu[.]' --output-on-failure --parallel "$JOBS" ;;
-    *) echo "no step $1; there are: ${STEPS[*]} tune soak killed cases exits errors pytorch" >&2; exit 2 ;;
+    *) echo "no step $1; there are: ${STEPS[*]} tune soak killed cases doctor exits errors pytorch" >&2; exit 2 ;;
   esac
 }
 

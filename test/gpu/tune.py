@@ -262,8 +262,11 @@ def whole(test, transport):
     profile, text = test.tune(f"{transport}.json", transport, ["--seconds", seconds],
                               test.arguments.seconds + 150)
     rules = sum(len(r) for r in profile["collectives"].values()) if profile else 0
-    test.report.case(f"tune, {seconds} s, {transport}", [] if profile else ["failed or not finished"],
-                     f"{rules} rules", text)
+    problems = [] if profile else ["failed or not finished"]
+    caps = {cap["placement"]: cap["cap"] for cap in (profile or {}).get("shunt", {}).get("caps", [])}
+    if profile and not caps.get({"p2p": "push"}.get(transport, transport)):
+        problems.append(f"no cap of the library's: {caps}")
+    test.report.case(f"tune, {seconds} s, {transport}", problems, f"{rules} rules, caps {caps}", text)
     if not profile:
         return
     print(text)
