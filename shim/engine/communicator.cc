@@ -156,6 +156,8 @@ ncclResult_t Communicator::before_forwarded(cu::Stream stream, StreamOrder::Plac
     return to_nccl(order_.before(stream, place), kOrdering);
   } catch (const cu::Error& error) {
     return to_nccl(error.code, kOrdering);
+  } catch (const std::bad_alloc&) {
+    return ncclSystemError;
   }
 }
 
@@ -171,6 +173,8 @@ ncclResult_t Communicator::after_forwarded(cu::Stream stream,
     return to_nccl(order_.after(stream, place, by), kOrdering);
   } catch (const cu::Error& error) {
     return to_nccl(error.code, kOrdering);
+  } catch (const std::bad_alloc&) {
+    return ncclSystemError;
   }
 }
 

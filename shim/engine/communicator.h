@@ -18,7 +18,7 @@
 
 namespace shunt {
 
-class Communicator {
+class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   // `key`: equal for all local ranks of one communicator and for no other. `blocking`: false where the
   // communicator was configured so, or does not tell its rank; it is then forwarded for ever.

@@ -42,7 +42,23 @@ Group::Sum& Group::sum_of(Communicator& communicator) {
   for (Sum& sum : sums_) {
     if (sum.communicator == &communicator) return sum;
   }
+  keep(communicator);
   return sums_.emplace_back(Sum{&communicator, 0, false});
+}
+
+void Group::keep(Communicator& communicator) {
+  const bool known = std::any_of(kept_.begin(), kept_.end(), [&](const auto& kept) { return kept.get() == &communicator; });
+  if (!known) kept_.push_back(communicator.shared_from_this());
+}
+
+bool Group::broken(const Communicator& communicator) const {
+  return std::find(broken_.begin(), broken_.end(), &communicator) != broken_.end();
+}
+
+void Group::note(const Communicator& communicator, ncclResult_t result) {
+  if (result == ncclSuccess) return;
+  if (ours_ == ncclSuccess) ours_ = result;
+  if (!broken(communicator)) broken_.push_back(&communicator);
 }
 
 ncclResult_t Group::all_reduce(NcclLibrary& library, Communicator& communicator, const AllReduceCall& call) {
@@ -165,49 +181,68 @@ void Group::note_forwarded(Communicator* communicator, cu::Stream stream, Stream
     forwarded_on_.push_back(communicator->device());
   }
   if (!communicator->shunting()) return;
+  keep(*communicator);
   if (const ncclResult_t used = add_use(*communicator, stream); used != ncclSuccess) note_failure(used);
-  forwarded_.push_back({communicator, stream, by});
+  const auto same = std::find_if(forwarded_.begin(), forwarded_.end(), [&](const Use& use) {
+    return use.communicator == communicator && use.stream == stream;
+  });
+  if (same == forwarded_.end()) {
+    forwarded_.push_back({communicator, stream, by});
+  } else if (by != StreamOrder::By::kNcclAll) {
+    same->by = by;
+  }
 }
 
 // NCCL joins all streams of a communicator in a group: each operation of the group follows what was on any
 // of them, and what comes later on any of them follows the whole group.
 template <typename F>
-ncclResult_t Group::for_shared_streams(F&& action) {
-  ncclResult_t result = ncclSuccess;
+void Group::for_shared_streams(F&& action) {
   for (const Use& use : uses_) {
     const auto streams = std::count_if(uses_.begin(), uses_.end(), [&](const Use& other) {
       return other.communicator == use.communicator;
     });
-    if (streams > 1 && result == ncclSuccess) result = action(*use.communicator, use.stream);
-  }
-  return result;
-}
-
-ncclResult_t Group::run_kernels(bool first, Verifications& due) {
-  ncclResult_t result = ncclSuccess;
-  for (const Kernel& kernel : kernels_) {
-    if (kernel.first == first && result == ncclSuccess) {
-      const auto calls = std::span<const AllReduceCall>(calls_).subspan(kernel.begin, kernel.count);
-      result = kernel.first_call->communicator->all_reduce(calls, due);
+    if (streams > 1 && !broken(*use.communicator)) {
+      note(*use.communicator, action(*use.communicator, use.stream));
     }
   }
-  return result;
 }
 
-ncclResult_t Group::finish_forwarded() {
-  ncclResult_t result = ncclSuccess;
+void Group::run_kernels(bool first, Verifications& due) {
+  for (const Kernel& kernel : kernels_) {
+    Communicator& communicator = *kernel.first_call->communicator;
+    if (kernel.first != first || broken(communicator)) continue;
+    note(communicator,
+         communicator.all_reduce(std::span<const AllReduceCall>(calls_).subspan(kernel.begin, kernel.count), due));
+  }
+}
+
+void Group::finish_forwarded() {
   for (const Use& use : forwarded_) {
     const bool all = std::all_of(forwarded_.begin(), forwarded_.end(), [&](const Use& other) {
       return other.communicator != use.communicator || other.by == StreamOrder::By::kNcclAll;
     });
     const auto by = all ? StreamOrder::By::kNcclAll : StreamOrder::By::kNccl;
-    if (result == ncclSuccess) result = use.communicator->extend(use.stream, by);
+    if (!broken(*use.communicator)) note(*use.communicator, use.communicator->extend(use.stream, by));
   }
-  return result;
+}
+
+// Communicator by communicator, in the order of their calls, so that no two wait for each other; those of one
+// communicator's ranks go together.
+void Group::verify_each(Verifications& due) {
+  while (!due.empty()) {
+    const Communicator& first = due.front()->communicator();
+    const auto rest = std::stable_partition(due.begin(), due.end(), [&](const auto& one) {
+      return one->communicator().key() == first.key();
+    });
+    const std::span<const std::unique_ptr<Verification>> part(due.begin(), rest);
+    note(first, verify(part));
+    due.erase(due.begin(), rest);
+  }
 }
 
 void Group::clear() {
-  failed_ = ncclSuccess;
+  failed_ = ours_ = ncclSuccess;
+  broken_.clear();
   forwarded_on_.clear();
   sums_.clear();
   queued_.clear();
@@ -215,6 +250,41 @@ void Group::clear() {
   forwarded_.clear();
   uses_.clear();
   makers_.clear();
+  kept_.clear();
+}
+
+void Group::before_ncclGroupEnd(Verifications& due) {
+  // An error inside the group cancels what was queued; NCCL's End says which.
+  if (failed_ != ncclSuccess) return;
+  for_shared_streams([](Communicator& communicator, cu::Stream stream) {
+    return communicator.extend(stream, StreamOrder::By::kShunt);  // no operation of NCCL's
+  });
+  // In the order of the user's calls as far as NCCL's group, which cannot be split, allows: another rank may
+  // make the same calls outside a group, and then waits for them in that order. Device by device: one
+  // thread's group holds the calls of several ranks, one rank's after the other's.
+  fuse();
+  place_kernels();
+  for (const Queued& queued : queued_) {
+    count_call(queued.communicator, queued.call.count, static_cast<ncclDataType_t>(queued.call.type),
+               static_cast<ncclRedOp_t>(queued.call.op), true);
+  }
+  run_kernels(true, due);
+  // What NCCL runs on one stream follows what was on the others, and the kernels.
+  for_shared_streams([this](Communicator& communicator, cu::Stream stream) {
+    return forwards(communicator) ? communicator.join(stream) : ncclSuccess;
+  });
+}
+
+void Group::after_ncclGroupEnd(Verifications& due) {
+  finish_forwarded();
+  if (failed_ != ncclSuccess) return;
+  run_kernels(false, due);
+  for_shared_streams([](Communicator& communicator, cu::Stream stream) { return communicator.join(stream); });
+  for (const auto& one : due) {
+    if (broken(one->communicator())) one->abandon();
+  }
+  std::erase_if(due, [this](const auto& one) { return broken(one->communicator()); });
+  verify_each(due);
 }
 
 ncclResult_t Group::end(NcclLibrary& library) {
@@ -224,44 +294,35 @@ ncclResult_t Group::end(NcclLibrary& library) {
     return result;
   }
   depth_ = 0;
-  // An error inside the group cancels what was queued; NCCL's End says which.
-  const ncclResult_t failed = failed_;
-  const bool cancelled = failed != ncclSuccess;
-  const auto gather = [](Communicator& communicator, cu::Stream stream) {
-    return communicator.extend(stream, StreamOrder::By::kShunt);  // no operation of NCCL's
-  };
-  const auto spread = [](Communicator& communicator, cu::Stream stream) { return communicator.join(stream); };
-  ncclResult_t ours = cancelled ? ncclSuccess : for_shared_streams(gather);
-  // In the order of the user's calls as far as NCCL's group, which cannot be split, allows: another rank may
-  // make the same calls outside a group, and then waits for them in that order. Device by device: one
-  // thread's group holds the calls of several ranks, one rank's after the other's.
-  fuse();
-  place_kernels();
   Verifications due;
-  if (!cancelled && ours == ncclSuccess) {
-    for (const Queued& queued : queued_) {
-      count_call(queued.communicator, queued.call.count, static_cast<ncclDataType_t>(queued.call.type),
-                 static_cast<ncclRedOp_t>(queued.call.op), true);
+  // Whatever happens here NCCL's group must end, and nothing of it may be left to the next one.
+  const auto guarded = [this](auto&& work) {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      log_error("the end of a group: %s", error.what());
+      if (ours_ == ncclSuccess) ours_ = ncclSystemError;
+      if (failed_ == ncclSuccess) failed_ = ncclSystemError;
     }
-    ours = run_kernels(true, due);
-  }
+  };
+  guarded([&] { before_ncclGroupEnd(due); });
   const ncclResult_t theirs = library.call<k_ncclGroupEnd>();
   const bool ended = theirs == ncclSuccess || theirs == ncclInProgress;
-  if (!cancelled && ended && ours == ncclSuccess) {
-    ours = finish_forwarded();
-    if (ours == ncclSuccess) ours = run_kernels(false, due);
-    if (ours == ncclSuccess) ours = for_shared_streams(spread);
-    if (ours == ncclSuccess && !due.empty()) ours = verify(due);
-  }
+  if (ended) guarded([&] { after_ncclGroupEnd(due); });
+  for (const auto& one : due) one->abandon();
+  const ncclResult_t failed = failed_, ours = ours_;
   std::vector<Maker> makers = std::move(makers_);
   clear();
   if (!ended) return theirs;
-  if (cancelled) return failed;  // an error that NCCL has not seen
   if (theirs == ncclInProgress) {
     for (Maker& maker : makers) maker.blocking = false;
   }
-  if (ours == ncclSuccess && !makers.empty()) ours = finish_makers(library, makers);
-  return ours != ncclSuccess ? ours : theirs;
+  // NCCL has made them, whatever else went wrong: their other ranks prepare.
+  const ncclResult_t made = makers.empty() ? ncclSuccess : finish_makers(library, makers);
+  for (const ncclResult_t error : {failed, ours, made}) {
+    if (error != ncclSuccess) return error;  // that NCCL has not seen
+  }
+  return theirs;
 }
 
 ncclResult_t finish_makers(NcclLibrary& library, const std::vector<Maker>& makers) {

@@ -100,19 +100,29 @@ class Group {
   ncclResult_t forward_all_reduce(NcclLibrary& library, Communicator& communicator, const AllReduceCall& call);
   ncclResult_t forward_queued(NcclLibrary& library, Communicator& communicator);
   void note_forwarded(Communicator* communicator, cu::Stream stream, StreamOrder::By by, ncclResult_t result);
+  bool broken(const Communicator& communicator) const;
+  // Keeps the first error; what else the group has for this communicator is left out, and nothing of the others'.
+  void note(const Communicator& communicator, ncclResult_t result);
+  void keep(Communicator& communicator);
+  void before_ncclGroupEnd(Verifications& due);
+  void after_ncclGroupEnd(Verifications& due);
+  void verify_each(Verifications& due);
   void fuse();
   void place_kernels();
-  ncclResult_t run_kernels(bool first, Verifications& due);
-  ncclResult_t finish_forwarded();
+  void run_kernels(bool first, Verifications& due);
+  void finish_forwarded();
   // For each stream of each communicator that has several in this group.
   template <typename F>
-  ncclResult_t for_shared_streams(F&& action);
+  void for_shared_streams(F&& action);
   ncclResult_t add_use(Communicator& communicator, cu::Stream stream);
   void clear();
 
   int depth_ = 0;
   ncclResult_t failed_ = ncclSuccess;  // the first error of a call in this group
   std::vector<cu::Device> forwarded_on_;  // devices with forwarded operations in this group
+  ncclResult_t ours_ = ncclSuccess;  // the first error of what End does itself,
+  std::vector<const Communicator*> broken_;  // and of which communicators
+  std::vector<std::shared_ptr<Communicator>> kept_;  // another thread may abort and forget what is named here
   std::vector<Sum> sums_;
   std::vector<Queued> queued_;
   std::vector<Kernel> kernels_;

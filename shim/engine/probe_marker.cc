@@ -122,11 +122,34 @@ std::string marker_folder() {
   return tuner::cache_folder([](const char* name) -> const char* { return std::getenv(name); });
 }
 
-ProbeMarker::ProbeMarker(const std::string& folder, const ProbeRecord& record) noexcept try {
+namespace {
+
+// Only in a folder of this user's: root with another's HOME leaves nothing there that the other cannot use.
+void make_folder(const std::string& folder) {
+  const size_t name = folder.rfind('/') + 1;
+  const int parent = open(folder.substr(0, name).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  struct stat facts{};
+  if (parent >= 0 && fstat(parent, &facts) == 0 && facts.st_uid == geteuid()) {
+    mkdirat(parent, folder.c_str() + name, 0700);
+  }
+  if (parent >= 0) close(parent);
+}
+
+}  // namespace
+
+ProbeMarker::ProbeMarker(const std::string& folder, const ProbeRecord& record) noexcept {
+  try {
+    make(folder, record);
+  } catch (const std::exception& error) {
+    log_debug("no probe marker: %s", error.what());  // probed without
+  }
+}
+
+void ProbeMarker::make(const std::string& folder, const ProbeRecord& record) {
   if (folder.empty() || record.boot_id.empty()) return;
   // The folder and the one that it lies in, never a home.
-  mkdir(folder.substr(0, folder.rfind('/')).c_str(), 0700);
-  mkdir(folder.c_str(), 0700);
+  make_folder(folder.substr(0, folder.rfind('/')));
+  make_folder(folder);
   folder_ = open_folder(folder);
   uint64_t serial = 0;
   if (folder_ < 0 || getrandom(&serial, sizeof(serial), 0) != sizeof(serial)) {
@@ -142,8 +165,6 @@ ProbeMarker::ProbeMarker(const std::string& folder, const ProbeRecord& record) n
   const bool written = file_ >= 0 && write(file_, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
                        fsync(file_) == 0 && fsync(folder_) == 0;
   if (!written) log_debug("no probe marker: %s/%s: %s", folder.c_str(), name_.c_str(), std::strerror(errno));
-} catch (const std::exception&) {
-  // Out of memory: probed without.
 }
 
 ProbeMarker::~ProbeMarker() {

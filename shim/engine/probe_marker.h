@@ -41,6 +41,8 @@ class ProbeMarker {
   ProbeMarker& operator=(const ProbeMarker&) = delete;
 
  private:
+  void make(const std::string& folder, const ProbeRecord& record);
+
   int folder_ = -1;
   int file_ = -1;  // locked: tells a marker in use from one that a killed process has left
   std::string name_;

@@ -30,6 +30,10 @@ class Verification {
   // In front of the shunted call, which may be in place: the input is put by. The context must be current.
   cu::Result keep_input();
 
+  const Communicator& communicator() const { return communicator_; }
+  // It will not be verified; the copy of its input may still be under way.
+  void abandon() { (void)scratch_.release(); }
+
  private:
   friend class Verifier;
   friend ncclResult_t verify(std::span<const std::unique_ptr<Verification>> all) noexcept;

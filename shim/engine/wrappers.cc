@@ -298,7 +298,9 @@ struct Wrapper<kSlot, kHook, ncclResult_t (*)(Args...)> {
     } catch (...) {
       log_error("unknown exception");
     }
-    return ncclSystemError;  // no exception crosses the C interface
+    // No exception crosses the C interface. A call that is lost cancels its group, or other ranks would wait for it.
+    if (Group& group = Group::of(*slots[kSlot]); group.open()) group.note_failure(ncclSystemError);
+    return ncclSystemError;
   }
 };
 
