@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "plugin/profile_place.h"
 #include "shim/engine/log.h"
@@ -66,6 +67,12 @@ int open_marker(int folder, const char* name) {
   }
   close(fd);
   return -1;
+}
+
+// Killed before it was written whole. Not a young one: it may be on its way.
+bool abandoned(int fd) {
+  struct stat facts{};
+  return fstat(fd, &facts) == 0 && facts.st_mtime < time(nullptr) - 3600;
 }
 
 std::string read_all(int fd) {
@@ -200,7 +207,7 @@ ProbeResets find_probe_resets(const std::string& folder, std::span<const Facts> 
     const int file = open_marker(fd, entry->d_name);
     if (file < 0) continue;
     const std::optional<ProbeRecord> record = parse_record(read_all(file));
-    if (record && record->boot_id == boot_id) {
+    if (record ? record->boot_id == boot_id : abandoned(file)) {
       // Killed while it probed, and its lock with it: no news about the machine.
       if (flock(file, LOCK_EX | LOCK_NB) == 0) unlinkat(fd, entry->d_name, 0);
     } else if (record && reset_while_probing(*record, facts)) {

@@ -2,6 +2,7 @@
 // there while the probe runs (shim/engine/probe_marker.h), in whole jobs.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -44,7 +45,13 @@ class Machine {
   // Both ranks end in the middle of a probe, as by a reset. A lost packet makes that last a second and a half.
   void die_probing() const {
     Job job("marker", options({{"EMU_DROP", "0>1"}}));
-    wait_until([&] { return markers().size() == 2; }, "both markers", 20);
+    const auto probing = [&] {
+      const std::vector<std::string> found = markers();
+      return found.size() == 2 && std::all_of(found.begin(), found.end(), [](const std::string& file) {
+               return read_file(file).find("\nend\n") != std::string::npos;
+             });
+    };
+    wait_until(probing, "both markers", 20);
     for (int rank = 0; rank < 2; ++rank) job.signal(rank);
     REQUIRE(job.wait_all(10));
     REQUIRE(job.status(0) == 128 + SIGKILL);

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -145,6 +146,21 @@ TEST_CASE("what killed processes left since the last boot is deleted, of earlier
   CHECK(fs::exists(other));
   CHECK(reset_text(resets).find("(host)") != std::string::npos);
   CHECK(reset_text(resets).find("delete " + host) != std::string::npos);
+}
+
+TEST_CASE("what was not written whole is deleted once it is old") {
+  const Folder folder;
+  const std::string part = folder.put("probing-1", text_of(kBoot).substr(0, 50));
+  CHECK(find_probe_resets(folder.path(), machine(kBoot, {1, 2})).placements == 0);
+  CHECK(fs::exists(part));
+  fs::last_write_time(part, fs::last_write_time(part) - std::chrono::hours(2));
+  CHECK(find_probe_resets(folder.path(), machine(kBoot, {1, 2})).placements == 0);
+  CHECK_FALSE(fs::exists(part));
+  // Of an earlier boot and whole: however old.
+  const std::string whole = folder.put("probing-2", text_of(kLater));
+  fs::last_write_time(whole, fs::last_write_time(whole) - std::chrono::hours(2));
+  CHECK(find_probe_resets(folder.path(), machine(kBoot, {1, 2})).placements == 1);
+  CHECK(fs::exists(whole));
 }
 
 TEST_CASE("what another user could have put there is not believed") {
