@@ -63,13 +63,13 @@ MEASURED = {"bench_measured_peer": "The cap measured (`SHUNT_CAP=measure`), peer
 
 
 def tables():
-    text = ""
+    text = numbers = ""
     for path in sorted(FOLDER.glob("*.json")):
         document = json.loads(path.read_text())
         rows = document["figures"].get("bench", [])
         if document["figures"].get("errors"):
             shared = "two to eight ranks on one GPU, " if len(document["machine"]["gpus"]) == 1 else ""
-            text += (f"\nErrors of sums of random data, largest / rms, in units of the type's unit roundoff times the sum "
+            numbers += (f"\nErrors of sums of random data, largest / rms, in units of the type's unit roundoff times the sum "
                      f"of magnitudes ({shared}{machine_line(document)}), printed by `test/gpu/run.sh errors`:\n\n"
                      + errors(document["figures"]["errors"]))
         if not rows:
@@ -79,7 +79,7 @@ def tables():
         for figure, title in MEASURED.items():
             if document["figures"].get(figure):
                 text += f"\n{title}, printed by `test/gpu/run.sh bench`:\n\n" + table(document["figures"][figure])
-    return text or "\nNone yet.\n"
+    return text + numbers or "\nNone yet.\n"
 
 
 def main():
