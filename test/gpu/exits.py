@@ -192,9 +192,21 @@ def client(number, rank_number, folder):
     print("body done", flush=True)
 
 
+def ends_with_nccl_alone(arguments, number):
+    with Group() as group:
+        env = environment(arguments.build, preload=False, PYTHONDEVMODE="1")
+        for rank in range(RANKS):
+            group.start([sys.executable, "-X", "dev", os.path.abspath(__file__), "--client", str(number), str(rank),
+                         group.folder], env)
+        return group.wait(20)
+
+
 def run(report, arguments, number):
     way, may_warn = WAYS[number]
     problems = []
+    if way is daemon_waits and not arguments.emulated and not ends_with_nccl_alone(arguments, number):
+        # Seen with driver 580: the end of a process waits for its kernels, and NCCL's wait for ever too.
+        return report.skip(way.__name__.replace("_", " "), "a program that leaves a kernel of NCCL's waiting does not end")
     with Group() as group:
         env = environment(arguments.build, emulated=arguments.emulated, SHUNT_CAP="131072", PYTHONDEVMODE="1",
                           PYTHONFAULTHANDLER="1")
