@@ -77,7 +77,7 @@ def main():
         "commit": commit(),
         "machine": machine(),
         "nvcc": (re.search(r"release ([\d.]+)", output_of("nvcc", "--version")) or [None, ""])[1],
-        "command": "test/gpu/run.sh",
+        "command": os.environ.get("COMMAND", "test/gpu/run.sh"),
         "tests": {},
         "figures": {},
     }

@@ -68,10 +68,11 @@ def tables():
         document = json.loads(path.read_text())
         rows = document["figures"].get("bench", [])
         if document["figures"].get("errors"):
-            shared = "two to eight ranks on one GPU, " if len(document["machine"]["gpus"]) == 1 else ""
-            numbers += (f"\nErrors of sums of random data, largest / rms, in units of the type's unit roundoff times the sum "
-                     f"of magnitudes ({shared}{machine_line(document)}), printed by `test/gpu/run.sh errors`:\n\n"
-                     + errors(document["figures"]["errors"]))
+            alone = len(document["machine"]["gpus"]) == 1
+            numbers += ("\nErrors of sums of random data, largest / rms, in units of the type's unit roundoff times the "
+                        f"sum of magnitudes ({'ranks that share a GPU, ' if alone else ''}{machine_line(document)}), "
+                        f"printed by `{'ONE_GPU=1 ' if alone else ''}test/gpu/run.sh errors`:\n\n"
+                        + errors(document["figures"]["errors"]))
         if not rows:
             continue
         text += f"\n{machine_line(document)}\n\n" + table(rows)

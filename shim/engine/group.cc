@@ -137,7 +137,7 @@ void Group::fuse() {
              kernel.packets + packets <= most;
     };
     auto kernel = std::find_if(kernels_.begin(), kernels_.end(), fits);
-    if (kernel == kernels_.end()) kernel = kernels_.insert(kernel, {&queued, 0, 0, 0});
+    if (kernel == kernels_.end()) kernel = kernels_.insert(kernel, Kernel{&queued, 0, 0, 0});
     kernel->packets += packets;
     ++kernel->count;
     queued.kernel = static_cast<size_t>(kernel - kernels_.begin());
@@ -226,8 +226,8 @@ void Group::finish_forwarded() {
   }
 }
 
-// Communicator by communicator, in the order of their calls, so that no two wait for each other; those of one
-// communicator's ranks go together.
+// Communicator by communicator, in the order of their calls, as outside a group; those of one communicator's ranks go
+// together.
 void Group::verify_each(Verifications& due) {
   while (!due.empty()) {
     const Communicator& first = due.front()->communicator();

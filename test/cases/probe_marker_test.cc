@@ -200,3 +200,19 @@ TEST_CASE("what another user could have put there is not believed") {
     CHECK(folder.files() == before);
   }
 }
+
+// As root with the HOME of somebody: what root made there the other could not use.
+TEST_CASE("no folder is made in another user's") {
+  const Folder folder;
+  const std::string home = folder.path() + "/home";
+  fs::create_directory(home);
+  if (chown(home.c_str(), 12345, 12345) != 0) {
+    WARN("only root can show it");
+    return;
+  }
+  { const ProbeMarker marker(home + "/.cache/nccl-shunt", record_of(machine(kBoot, {1, 2}), Placement::kPush)); }
+  CHECK(!fs::exists(home + "/.cache"));
+  REQUIRE(chown(home.c_str(), geteuid(), getegid()) == 0);
+  { const ProbeMarker marker(home + "/.cache/nccl-shunt", record_of(machine(kBoot, {1, 2}), Placement::kPush)); }
+  CHECK(fs::exists(home + "/.cache/nccl-shunt"));
+}

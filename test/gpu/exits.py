@@ -192,12 +192,15 @@ def client(number, rank_number, folder):
     print("body done", flush=True)
 
 
+def start(group, number, env):
+    for rank in range(RANKS):
+        group.start([sys.executable, "-X", "dev", os.path.abspath(__file__), "--client", str(number), str(rank),
+                     group.folder], {**env, "PYTHONDEVMODE": "1", "PYTHONFAULTHANDLER": "1"})
+
+
 def ends_with_nccl_alone(arguments, number):
     with Group() as group:
-        env = environment(arguments.build, preload=False, PYTHONDEVMODE="1")
-        for rank in range(RANKS):
-            group.start([sys.executable, "-X", "dev", os.path.abspath(__file__), "--client", str(number), str(rank),
-                         group.folder], env)
+        start(group, number, environment(arguments.build, preload=False))
         return group.wait(20)
 
 
@@ -208,11 +211,7 @@ def run(report, arguments, number):
         # Seen with driver 580: the end of a process waits for its kernels, and NCCL's wait for ever too.
         return report.skip(way.__name__.replace("_", " "), "a program that leaves a kernel of NCCL's waiting does not end")
     with Group() as group:
-        env = environment(arguments.build, emulated=arguments.emulated, SHUNT_CAP="131072", PYTHONDEVMODE="1",
-                          PYTHONFAULTHANDLER="1")
-        for rank in range(RANKS):
-            group.start([sys.executable, "-X", "dev", os.path.abspath(__file__), "--client", str(number), str(rank),
-                         group.folder], env)
+        start(group, number, environment(arguments.build, emulated=arguments.emulated, SHUNT_CAP="131072"))
         if not group.wait(60):
             problems.append("not finished after 60 s")
         if way is forked_child_ends_last:

@@ -86,6 +86,7 @@ run_step() {
   esac
 }
 
+COMMAND="${ONE_GPU:+ONE_GPU=1 }test/gpu/run.sh${*:+ $*}"
 if [ $# -eq 0 ]; then
   rm -f "$BUILD"/gpu/*.json  # a part that is run again keeps the others' outcome
   set -- "${STEPS[@]}"
@@ -96,7 +97,7 @@ for name in "$@"; do
   fi
 done
 
-python3 results/collect.py ${KEEP:+--keep "$KEEP"} "$BUILD"/gpu/*.json >"$OUT/results.json" 2>"$BUILD/gpu/collect.log" ||
+COMMAND=$COMMAND python3 results/collect.py ${KEEP:+--keep "$KEEP"} "$BUILD"/gpu/*.json >"$OUT/results.json" 2>"$BUILD/gpu/collect.log" ||
   cat "$BUILD/gpu/collect.log"
 echo
 printf '%-12s %-14s %5s  %s\n' step outcome s 'last line'
