@@ -61,8 +61,9 @@ void Communicator::adopt(const Verdict& verdict, std::unique_ptr<SlabSet> set,
     Watchdog::get().add(watch_);
     Watchdog::get().dump_on(process_settings().dump_signal);
     if (verdict_.verify != 0 && rank_ == 0) {
-      log_info("communicator %s: one of %u eager calls is compared with NCCL's result (SHUNT_VERIFY)",
-               key_.c_str(), verdict_.verify);
+      log_info(
+          "communicator %s: one of %u eager calls is compared with NCCL's result (SHUNT_VERIFY)",
+          key_.c_str(), verdict_.verify);
     }
     shunting_communicators.fetch_add(1);
   }
@@ -73,9 +74,10 @@ ncclResult_t Communicator::failure() const {
   return watch_ != nullptr && watch_->failed() ? ncclRemoteError : ncclSuccess;
 }
 
-// NCCL does not say that a rank of this machine has died: its kernels wait for ever. Only the event behind them
-// tells that they do, and the background thread makes no CUDA call; so whoever asks for errors looks, or makes
-// another call. Not behind another call, which may wait for room in the device's queue.
+// NCCL does not say that a rank of this machine has died: its kernels wait for ever. Only the event
+// behind them tells that they do, and the background thread makes no CUDA call; so whoever asks for
+// errors looks, or makes another call. Not behind another call, which may wait for room in the
+// device's queue.
 ncclResult_t Communicator::look_for_failure() noexcept {
   if (!shunting() || aborted() || watch_->dead_peers() == 0) return failure();
   std::unique_lock lock(mutex_, std::try_to_lock);
@@ -107,11 +109,13 @@ ncclResult_t Communicator::to_nccl(cu::Result result, const char* what) const no
 bool Communicator::lost() noexcept {
   if (lost_ || context_lives(*opened_on_)) return lost_;
   lost_ = true;
-  log_error("communicator %s: the context of its GPU was reset (cudaDeviceReset?): its calls fail", key_.c_str());
+  log_error("communicator %s: the context of its GPU was reset (cudaDeviceReset?): its calls fail",
+            key_.c_str());
   return true;
 }
 
-ncclResult_t Communicator::all_reduce(std::span<const AllReduceCall> calls, Verifications& due) noexcept {
+ncclResult_t Communicator::all_reduce(std::span<const AllReduceCall> calls,
+                                      Verifications& due) noexcept {
   if (aborted()) return ncclInvalidUsage;
   if (const ncclResult_t failed = look_for_failure(); failed != ncclSuccess) return failed;
   try {
@@ -125,14 +129,16 @@ ncclResult_t Communicator::all_reduce(std::span<const AllReduceCall> calls, Veri
     if (result != cu::kSuccess) return to_nccl(result, kOrdering);
     const uint32_t number = calls_ + 1;
     calls_ += static_cast<uint32_t>(calls.size());
-    // Captured calls are captured on all ranks, so all ranks count alike (NCCL User Guide, "Using NCCL with CUDA
-    // Graphs": whether an operation is captured must be uniform over all ranks).
-    if (verdict_.verify != 0 && !place.capturing && ++eager_ % verdict_.verify == 0) {
-      cu::RelaxedCaptureScope relaxed;  // memory is allocated; another thread may be capturing
-      due.push_back(
-          std::make_unique<Verification>(*this, calls.front(), number, verdict_.cap, set_->device()));
-      result = due.back()->keep_input();
-      if (result != cu::kSuccess) return to_nccl(result, "verifying a call");
+    // Captured calls are captured on all ranks, so all ranks count alike (NCCL User Guide, "Using
+    // NCCL with CUDA Graphs": whether an operation is captured must be uniform over all ranks).
+    if (verdict_.verify != 0 && !place.capturing) {
+      for (size_t i = 0; i < calls.size(); ++i) {
+        if (++eager_ % verdict_.verify != 0) continue;
+        cu::RelaxedCaptureScope relaxed;  // memory is allocated; another thread may be capturing
+        due.push_back(std::make_unique<Verification>(*this, calls, i, number, set_->device()));
+        result = due.back()->keep_input();
+        if (result != cu::kSuccess) return to_nccl(result, "verifying a call");
+      }
     }
     result = launch_all_reduce(*set_, verdict_.limits, calls, number);
     if (result != cu::kSuccess) return to_nccl(result, "launching an all-reduce");
@@ -161,8 +167,8 @@ ncclResult_t Communicator::before_forwarded(cu::Stream stream, StreamOrder::Plac
   }
 }
 
-ncclResult_t Communicator::after_forwarded(cu::Stream stream,
-                                           const StreamOrder::Place& place, StreamOrder::By by) noexcept {
+ncclResult_t Communicator::after_forwarded(cu::Stream stream, const StreamOrder::Place& place,
+                                           StreamOrder::By by) noexcept {
   if (!shunting()) return ncclSuccess;
   try {
     std::lock_guard lock(mutex_);
@@ -194,7 +200,9 @@ bool Communicator::same_capture(cu::Stream a, cu::Stream b) noexcept {
     cu::ContextScope current(opened_on_->context);
     StreamOrder::Place of_a, of_b;
     // What cannot be asked fails where it is used.
-    if (StreamOrder::locate(a, of_a) != cu::kSuccess || StreamOrder::locate(b, of_b) != cu::kSuccess) return true;
+    if (StreamOrder::locate(a, of_a) != cu::kSuccess ||
+        StreamOrder::locate(b, of_b) != cu::kSuccess)
+      return true;
     return of_a.capturing == of_b.capturing && of_a.capture == of_b.capture;
   } catch (const cu::Error&) {
     return true;
@@ -204,8 +212,8 @@ bool Communicator::same_capture(cu::Stream a, cu::Stream b) noexcept {
 void Communicator::abort() noexcept {
   aborted_.store(true, std::memory_order_release);
   if (watch_ != nullptr) watch_->order(HostOrder::kAbort);
-  // Replays come without us and look at the order only once they wait: those that come after an abort that
-  // met no waiting kernel must find the stop word too.
+  // Replays come without us and look at the order only once they wait: those that come after an
+  // abort that met no waiting kernel must find the stop word too.
   if (set_ != nullptr && context_lives(*opened_on_)) set_->stop();
 }
 
@@ -230,10 +238,10 @@ void Communicator::retire() noexcept {
     watch_->look(Clock::now());
     Watchdog::get().remove(watch_.get());
   }
-  // Whether it is clean on all ranks is found out when it is offered again. A dirty one is leaked: a
-  // peer may still write to it, and replays of old graphs must still find its stop word.
-  const bool again = !aborted() && failure() == ncclSuccess && !forwards_.load() &&
-                     context_lives(*opened_on_);
+  // Whether it is clean on all ranks is found out when it is offered again. A dirty one is leaked:
+  // a peer may still write to it, and replays of old graphs must still find its stop word.
+  const bool again =
+      !aborted() && failure() == ncclSuccess && !forwards_.load() && context_lives(*opened_on_);
   if (again) {
     SlabPool::get().give(std::move(set_));
   } else {

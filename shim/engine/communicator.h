@@ -20,8 +20,8 @@ namespace shunt {
 
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  // `key`: equal for all local ranks of one communicator and for no other. `blocking`: false where the
-  // communicator was configured so, or does not tell its rank; it is then forwarded for ever.
+  // `key`: equal for all local ranks of one communicator and for no other. `blocking`: false where
+  // the communicator was configured so, or does not tell its rank; it is then forwarded for ever.
   Communicator(NcclLibrary& library, ncclComm_t handle, std::string key, bool blocking);
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -36,9 +36,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   bool blocking() const { return blocking_; }
   int next_split() { return splits_++; }
 
-  static unsigned long long ever_shunting();  // how many communicators of this process came to shunt
+  static unsigned long long
+  ever_shunting();  // how many communicators of this process came to shunt
 
-  // What later calls need and may fail: before the rounds, so that a rank that cannot have it can say so.
+  // What later calls need and may fail: before the rounds, so that a rank that cannot have it can
+  // say so.
   void open();
   // The end of preparing: from here on calls may be shunted.
   void adopt(const Verdict& verdict, std::unique_ptr<SlabSet> set, std::shared_ptr<Watch> watch);
@@ -46,28 +48,31 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const Verdict& verdict() const { return verdict_; }
   // Law 1, and what the ranks have agreed on since.
   bool accepts(size_t count, int type, int op) const {
-    return shunting() && !forwards_.load(std::memory_order_relaxed) && shunts(verdict_, count, type, op);
+    return shunting() && !forwards_.load(std::memory_order_relaxed) &&
+           shunts(verdict_, count, type, op);
   }
   // Each all-reduce, in the order of the calls.
   void note_all_reduce(uint64_t bytes, int type, int op, bool shunted) noexcept {
     ring_->add(bytes, type, op, shunted);
   }
-  // Once all ranks know that a verified call was wrong. Replays go on; the order of operations is still kept.
-  void forward_from_now_on() { forwards_.store(true, std::memory_order_relaxed); }
-  // ncclRemoteError once an operation ended otherwise than by data, or never will, else ncclSuccess.
+  // Once all ranks know that a verified call was wrong. Replays go on; the order of operations is
+  // still kept. False if it was so already.
+  bool forward_from_now_on() { return !forwards_.exchange(true, std::memory_order_relaxed); }
+  // ncclRemoteError once an operation ended otherwise than by data, or never will, else
+  // ncclSuccess.
   ncclResult_t failure() const;
   // The same, and looks whether NCCL's kernels wait for a rank that has died.
   ncclResult_t look_for_failure() noexcept;
   bool aborted() const { return aborted_.load(std::memory_order_acquire); }
 
-  // Enqueues calls that were accepted as one kernel (launch_all_reduce), where they are several on several streams
-  // after extend() of each. What is to be verified comes into `due`, for verify() once no group is open.
+  // Enqueues calls that were accepted as one kernel (launch_all_reduce), where they are several on
+  // several streams after extend() of each. What is to be verified comes into `due`, for verify()
+  // once no group is open.
   ncclResult_t all_reduce(std::span<const AllReduceCall> calls, Verifications& due) noexcept;
-  // How many calls of a group may be one kernel: each verified call is one.
-  size_t most_together() const { return verdict_.verify != 0 ? 1 : kMaxMessages; }
   // Stream order around an operation that NCCL enqueues; no effect unless the communicator shunts.
   ncclResult_t before_forwarded(cu::Stream stream, StreamOrder::Place& place) noexcept;
-  ncclResult_t after_forwarded(cu::Stream stream, const StreamOrder::Place& place, StreamOrder::By by) noexcept;
+  ncclResult_t after_forwarded(cu::Stream stream, const StreamOrder::Place& place,
+                               StreamOrder::By by) noexcept;
   // Makes `stream` wait for the last operation.
   ncclResult_t join(cu::Stream stream) noexcept;
   // Moves the order's end to `stream`, so that the next operation follows what is on it.
@@ -76,7 +81,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Whether both streams are captured by one graph, or neither is.
   bool same_capture(cu::Stream a, cu::Stream b) noexcept;
 
-  // Ends every wait of this communicator's kernels; they end unfinished, and so does every later one.
+  // Ends every wait of this communicator's kernels; they end unfinished, and so does every later
+  // one.
   void abort() noexcept;
   // Waits until the last eager shunted or forwarded operation has ended, was aborted or has failed.
   void drain() noexcept;
@@ -112,8 +118,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const GpuDevice* opened_on_ = nullptr;
   bool lost_ = false;
   std::optional<Clock::time_point> stuck_since_;  // NCCL's last operation, with a dead peer
-  uint32_t calls_ = 0;   // recorded so far
-  uint32_t eager_ = 0;   // not captured ones; counted only where some are verified
+  uint32_t calls_ = 0;                            // recorded so far
+  uint32_t eager_ = 0;  // not captured ones; counted only where some are verified
 };
 
 }  // namespace shunt

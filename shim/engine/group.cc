@@ -30,8 +30,10 @@ ncclResult_t Group::add_use(Communicator& communicator, cu::Stream stream) {
     other = &use;
   }
   if (other != nullptr && !communicator.same_capture(stream, other->stream)) {
-    log_error("communicator %s: streams in a group must all be captured by the same graph, or none of them",
-              communicator.key().c_str());
+    log_error(
+        "communicator %s: streams in a group must all be captured by the same graph, or none of "
+        "them",
+        communicator.key().c_str());
     return ncclInvalidUsage;
   }
   uses_.push_back({&communicator, stream});
@@ -47,7 +49,8 @@ Group::Sum& Group::sum_of(Communicator& communicator) {
 }
 
 void Group::keep(Communicator& communicator) {
-  const bool known = std::any_of(kept_.begin(), kept_.end(), [&](const auto& kept) { return kept.get() == &communicator; });
+  const bool known = std::any_of(kept_.begin(), kept_.end(),
+                                 [&](const auto& kept) { return kept.get() == &communicator; });
   if (!known) kept_.push_back(communicator.shared_from_this());
 }
 
@@ -61,7 +64,8 @@ void Group::note(const Communicator& communicator, ncclResult_t result) {
   if (!broken(communicator)) broken_.push_back(&communicator);
 }
 
-ncclResult_t Group::all_reduce(NcclLibrary& library, Communicator& communicator, const AllReduceCall& call) {
+ncclResult_t Group::all_reduce(NcclLibrary& library, Communicator& communicator,
+                               const AllReduceCall& call) {
   const int type = static_cast<int>(call.type), op = static_cast<int>(call.op);
   const uint64_t cap = communicator.verdict().cap;
   Sum& sum = sum_of(communicator);
@@ -92,13 +96,14 @@ ncclResult_t Group::forward_all_reduce(NcclLibrary& library, Communicator& commu
   count_call(&communicator, call.count, type, op, false);
   const auto by = call.count > 0 ? StreamOrder::By::kNcclAll : StreamOrder::By::kNccl;
   return forward(&communicator, call.stream, by, [&] {
-    return library.call<k_ncclAllReduce>(call.send, call.recv, call.count, type, op, communicator.handle(),
+    return library.call<k_ncclAllReduce>(call.send, call.recv, call.count, type, op,
+                                         communicator.handle(),
                                          static_cast<cudaStream_t>(call.stream));
   });
 }
 
-// NCCL gets them in the order of the calls. A call of another communicator that came behind one of them is now
-// behind a forwarded operation.
+// NCCL gets them in the order of the calls. A call of another communicator that came behind one of
+// them is now behind a forwarded operation.
 ncclResult_t Group::forward_queued(NcclLibrary& library, Communicator& communicator) {
   ncclResult_t result = ncclSuccess;
   bool behind = false;
@@ -132,8 +137,9 @@ void Group::fuse() {
     const uint32_t packets = packets_for(protocol, queued.call.count * size_of(queued.call.type));
     const uint32_t most = packets_for(protocol, communicator.verdict().cap);
     const auto fits = [&](const Kernel& kernel) {
-      return kernel.first_call->communicator == &communicator && kernel.first_call->call.type == queued.call.type &&
-             kernel.first_call->call.op == queued.call.op && kernel.count < communicator.most_together() &&
+      return kernel.first_call->communicator == &communicator &&
+             kernel.first_call->call.type == queued.call.type &&
+             kernel.first_call->call.op == queued.call.op && kernel.count < kMaxMessages &&
              kernel.packets + packets <= most;
     };
     auto kernel = std::find_if(kernels_.begin(), kernels_.end(), fits);
@@ -155,11 +161,12 @@ void Group::fuse() {
   }
 }
 
-// A communicator's own order first, since all of its ranks have it: what comes before a forwarded operation
-// of the same communicator runs before NCCL's group, and so does whatever comes before that; what comes
-// behind one runs behind it. The rest keeps the order of the calls on its device.
+// A communicator's own order first, since all of its ranks have it: what comes before a forwarded
+// operation of the same communicator runs before NCCL's group, and so does whatever comes before
+// that; what comes behind one runs behind it. The rest keeps the order of the calls on its device.
 void Group::place_kernels() {
-  std::vector<cu::Device> must;  // devices on which a later call is before NCCL's group for its own order
+  std::vector<cu::Device>
+      must;  // devices on which a later call is before NCCL's group for its own order
   for (auto kernel = kernels_.rbegin(); kernel != kernels_.rend(); ++kernel) {
     const Queued& call = *kernel->first_call;
     const cu::Device device = call.communicator->device();
@@ -176,13 +183,15 @@ void Group::note_forwarded(Communicator* communicator, cu::Stream stream, Stream
     return;
   }
   if (communicator == nullptr) return;
-  // Alone in its communicator it waits for nobody. (One that is not blocking does not tell its ranks.)
+  // Alone in its communicator it waits for nobody. (One that is not blocking does not tell its
+  // ranks.)
   if (communicator->ranks() > 1 || !communicator->blocking()) {
     forwarded_on_.push_back(communicator->device());
   }
   if (!communicator->shunting()) return;
   keep(*communicator);
-  if (const ncclResult_t used = add_use(*communicator, stream); used != ncclSuccess) note_failure(used);
+  if (const ncclResult_t used = add_use(*communicator, stream); used != ncclSuccess)
+    note_failure(used);
   const auto same = std::find_if(forwarded_.begin(), forwarded_.end(), [&](const Use& use) {
     return use.communicator == communicator && use.stream == stream;
   });
@@ -193,8 +202,8 @@ void Group::note_forwarded(Communicator* communicator, cu::Stream stream, Stream
   }
 }
 
-// NCCL joins all streams of a communicator in a group: each operation of the group follows what was on any
-// of them, and what comes later on any of them follows the whole group.
+// NCCL joins all streams of a communicator in a group: each operation of the group follows what was
+// on any of them, and what comes later on any of them follows the whole group.
 template <typename F>
 void Group::for_shared_streams(F&& action) {
   for (const Use& use : uses_) {
@@ -212,7 +221,8 @@ void Group::run_kernels(bool first, Verifications& due) {
     Communicator& communicator = *kernel.first_call->communicator;
     if (kernel.first != first || broken(communicator)) continue;
     note(communicator,
-         communicator.all_reduce(std::span<const AllReduceCall>(calls_).subspan(kernel.begin, kernel.count), due));
+         communicator.all_reduce(
+             std::span<const AllReduceCall>(calls_).subspan(kernel.begin, kernel.count), due));
   }
 }
 
@@ -222,12 +232,13 @@ void Group::finish_forwarded() {
       return other.communicator != use.communicator || other.by == StreamOrder::By::kNcclAll;
     });
     const auto by = all ? StreamOrder::By::kNcclAll : StreamOrder::By::kNccl;
-    if (!broken(*use.communicator)) note(*use.communicator, use.communicator->extend(use.stream, by));
+    if (!broken(*use.communicator))
+      note(*use.communicator, use.communicator->extend(use.stream, by));
   }
 }
 
-// Communicator by communicator, in the order of their calls, as outside a group; those of one communicator's ranks go
-// together.
+// Communicator by communicator, in the order of their calls, as outside a group; those of one
+// communicator's ranks go together.
 void Group::verify_each(Verifications& due) {
   while (!due.empty()) {
     const Communicator& first = due.front()->communicator();
@@ -259,13 +270,14 @@ void Group::before_ncclGroupEnd(Verifications& due) {
   for_shared_streams([](Communicator& communicator, cu::Stream stream) {
     return communicator.extend(stream, StreamOrder::By::kShunt);  // no operation of NCCL's
   });
-  // In the order of the user's calls as far as NCCL's group, which cannot be split, allows: another rank may
-  // make the same calls outside a group, and then waits for them in that order. Device by device: one
-  // thread's group holds the calls of several ranks, one rank's after the other's.
+  // In the order of the user's calls as far as NCCL's group, which cannot be split, allows: another
+  // rank may make the same calls outside a group, and then waits for them in that order. Device by
+  // device: one thread's group holds the calls of several ranks, one rank's after the other's.
   fuse();
   place_kernels();
   for (const Queued& queued : queued_) {
-    count_call(queued.communicator, queued.call.count, static_cast<ncclDataType_t>(queued.call.type),
+    count_call(queued.communicator, queued.call.count,
+               static_cast<ncclDataType_t>(queued.call.type),
                static_cast<ncclRedOp_t>(queued.call.op), true);
   }
   run_kernels(true, due);
@@ -279,7 +291,8 @@ void Group::after_ncclGroupEnd(Verifications& due) {
   finish_forwarded();
   if (failed_ != ncclSuccess) return;
   run_kernels(false, due);
-  for_shared_streams([](Communicator& communicator, cu::Stream stream) { return communicator.join(stream); });
+  for_shared_streams(
+      [](Communicator& communicator, cu::Stream stream) { return communicator.join(stream); });
   for (const auto& one : due) {
     if (broken(one->communicator())) one->abandon();
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -13,9 +14,12 @@ namespace {
 
 constexpr int kReplays = 3;
 
+// A call of one message, or of several that lie one behind the other and begin where no packet
+// does.
 struct Step {
   DataType type;
-  size_t bytes;
+  std::vector<size_t> messages;  // bytes of each, whole words
+  size_t bytes() const { return std::accumulate(messages.begin(), messages.end(), size_t{0}); }
 };
 
 // Word i of `rank` in a round: sums of up to 16 of them are exact in fp32 as in uint32.
@@ -66,21 +70,23 @@ class Bench {
   // Sends fresh data, runs `step` eagerly or the graph, and fetches the result.
   void enqueue(const Step& step, uint32_t round, uint32_t call, bool replay) {
     cu::ContextScope current(local_.device->context);
-    for (uint32_t i = 0; i < step.bytes / 4; ++i) put(i, step.type, word_of(local_.rank(), i, round));
-    SHUNT_CU(copy_to_device, device_, host_, step.bytes, stream());
-    SHUNT_CU(set32, device_ + bytes_, 0xdeadbeefu, step.bytes / 4, stream());
+    for (uint32_t i = 0; i < step.bytes() / 4; ++i)
+      put(i, step.type, word_of(local_.rank(), i, round));
+    SHUNT_CU(copy_to_device, device_, host_, step.bytes(), stream());
+    SHUNT_CU(set32, device_ + bytes_, 0xdeadbeefu, step.bytes() / 4, stream());
     if (replay) {
       SHUNT_CU(graph_launch, exec_, stream());
     } else {
       cu::check(launch(step, call), "cuLaunchKernel");
     }
-    SHUNT_CU(copy_to_host, host_ + bytes_, device_ + bytes_, step.bytes, stream());
+    SHUNT_CU(copy_to_host, host_ + bytes_, device_ + bytes_, step.bytes(), stream());
     const auto slab = reinterpret_cast<cu::Ptr>(local_.set->params(Protocol::kFlagged).slab);
-    SHUNT_CU(copy_to_host, host_ + 2 * bytes_, slab + Geometry::kStopOffset, sizeof(uint32_t), stream());
+    SHUNT_CU(copy_to_host, host_ + 2 * bytes_, slab + Geometry::kStopOffset, sizeof(uint32_t),
+             stream());
   }
 
-  // Whether a wait came to its deadline. The reports of waits alone do not tell: one is also made of a wait
-  // that went on for a millisecond and then ended well.
+  // Whether a wait came to its deadline. The reports of waits alone do not tell: one is also made
+  // of a wait that went on for a millisecond and then ended well.
   bool stopped() const {
     uint32_t stop = 0;
     std::memcpy(&stop, host_ + 2 * bytes_, sizeof(stop));
@@ -88,7 +94,7 @@ class Bench {
   }
 
   bool right(const Step& step, uint32_t round) const {
-    for (uint32_t i = 0; i < step.bytes / 4; ++i) {
+    for (uint32_t i = 0; i < step.bytes() / 4; ++i) {
       uint32_t sum = 0;
       for (uint32_t r = 0; r < verdict_.geometry.ranks; ++r) sum += word_of(r, i, round);
       uint32_t got = 0;
@@ -105,16 +111,18 @@ class Bench {
   cu::Stream stream() const { return local_.stream->get(); }
   void put(uint32_t i, DataType type, uint32_t word) {
     const auto real = static_cast<float>(word);
-    std::memcpy(host_ + 4 * i, type == DataType::kFloat32 ? static_cast<const void*>(&real) : &word, 4);
+    std::memcpy(host_ + 4 * i, type == DataType::kFloat32 ? static_cast<const void*>(&real) : &word,
+                4);
   }
   cu::Result launch(const Step& step, uint32_t call) {
-    const AllReduceCall all_reduce{reinterpret_cast<const void*>(device_),
-                                   reinterpret_cast<void*>(device_ + bytes_),
-                                   step.bytes / 4,
-                                   step.type,
-                                   ReduceOp::kSum,
-                                   stream()};
-    return launch_all_reduce(*local_.set, verdict_.limits, {&all_reduce, 1}, call,
+    std::vector<AllReduceCall> calls;
+    cu::Ptr at = device_;
+    for (const size_t bytes : step.messages) {
+      calls.push_back({reinterpret_cast<const void*>(at), reinterpret_cast<void*>(at + bytes_),
+                       bytes / 4, step.type, ReduceOp::kSum, stream()});
+      at += bytes;
+    }
+    return launch_all_reduce(*local_.set, verdict_.limits, calls, call,
                              static_cast<uint64_t>(kProbeSeconds * 1e9));
   }
 
@@ -156,23 +164,40 @@ Missing missing_of(const LocalRank& local) {
   return {};
 }
 
-// While no kernel runs: a report of an earlier step, of a wait that ended well, must not be taken for one of
-// this step, nor by the watch for one of a user's call.
+// While no kernel runs: a report of an earlier step, of a wait that ended well, must not be taken
+// for one of this step, nor by the watch for one of a user's call.
 void clear_reports(LocalRank& local) {
   for (WaitReport& report : local.set->board()->waits) {
     __atomic_store_n(&report.peer_and_one, 0u, __ATOMIC_RELEASE);
   }
 }
 
+// A group's calls as one, up to the cap: each message has packets of its own, and the last one of
+// each is partial.
+std::vector<size_t> grouped_messages(DataType type, size_t most) {
+  const Protocol protocol = protocol_of(type);
+  const uint32_t packets = packets_for(protocol, most);
+  if (packets == 1) return {4};
+  std::vector<size_t> messages(std::min<uint32_t>(3, packets));
+  for (size_t& bytes : messages) bytes = packets / messages.size() * payload_of(protocol) - 4;
+  return messages;
+}
+
 // At the cap twice running: each lane then uses both parts of its mailboxes to their ends.
 std::vector<Step> steps_for(uint64_t cap) {
   const size_t most = std::max<size_t>(4, cap / 4 * 4);
   std::vector<Step> steps;
-  for (const DataType type : {DataType::kUint32, DataType::kFloat32}) {
-    for (const size_t bytes : {size_t{4}, std::min<size_t>(4096, most), most, most}) {
-      steps.push_back({type, bytes});
-    }
-  }
+  const auto single = [&](DataType type) {
+    for (const size_t bytes : {size_t{4}, std::min<size_t>(4096, most), most, most})
+      steps.push_back({type, {bytes}});
+  };
+  const auto grouped = [&](DataType type) {
+    steps.push_back({type, grouped_messages(type, most)});
+  };
+  single(DataType::kUint32);
+  grouped(DataType::kUint32);
+  grouped(DataType::kFloat32);
+  single(DataType::kFloat32);
   return steps;
 }
 
@@ -190,8 +215,8 @@ void probe(std::span<LocalRank> locals, const Verdict& verdict, std::span<Answer
   std::vector<std::unique_ptr<Bench>> benches(locals.size());
   const std::vector<Step> steps = steps_for(verdict.cap);
   const auto captured = static_cast<uint32_t>(steps.size());
-  // A rank that gets no data holds up the others, which then miss its data in a later call: `when` tells the
-  // cause from what follows.
+  // A rank that gets no data holds up the others, which then miss its data in a later call: `when`
+  // tells the cause from what follows.
   const auto fail = [&](size_t i, const std::string& why, int peer, uint32_t when) {
     if (answers[i].ok == 0) return;
     refuse(answers[i], why, peer);
@@ -223,8 +248,10 @@ void probe(std::span<LocalRank> locals, const Verdict& verdict, std::span<Answer
           const Missing missing = missing_of(locals[i]);
           fail(i, "data did not arrive in the probe", missing.peer, done + missing.number - call);
         } else if (!benches[i]->right(step, round)) {
-          fail(i, format("wrong sum in the probe (%zu bytes%s): data was changed on its way",
-                         step.bytes, replay ? ", replayed from a graph" : ""),
+          fail(i,
+               format("wrong sum in the probe (%zu bytes%s%s): data was changed on its way",
+                      step.bytes(), step.messages.size() > 1 ? " in several messages" : "",
+                      replay ? ", replayed from a graph" : ""),
                -1, done + calls_here - 1);
         }
       });

@@ -1,6 +1,7 @@
 #include "shim/engine/verify.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -12,9 +13,7 @@
 namespace shunt {
 namespace {
 
-// Elements whose reference is made at once: two arrays of doubles.
-constexpr size_t kChunk = 16384;
-constexpr size_t kReferenceBytes = 2 * kChunk * sizeof(double);
+constexpr size_t kMostInChunk = 16384;
 
 struct Stopped {
   ncclResult_t result;
@@ -24,16 +23,27 @@ void check_nccl(ncclResult_t result) {
   if (result != ncclSuccess) throw Stopped{result};
 }
 
+AllReduceCall on_stream(AllReduceCall call, cu::Stream stream) {
+  call.stream = stream;
+  return call;
+}
+
 }  // namespace
 
-Verification::Verification(Communicator& communicator, const AllReduceCall& call, uint32_t number,
-                           uint64_t cap, const GpuDevice& device)
+// Scratch memory is kept, so it comes in few sizes.
+Verification::Verification(Communicator& communicator, std::span<const AllReduceCall> calls,
+                           size_t which, uint32_t number, const GpuDevice& device)
     : communicator_(communicator),
-      call_(call),
+      call_(on_stream(calls[which], calls.front().stream)),
       number_(number),
-      part_(std::max<size_t>((cap + 15) / 16 * 16, kReferenceBytes)),
+      which_(which),
+      together_(calls.size()),
+      plan_(plan_all_reduce(calls, communicator.verdict().limits)),
+      part_(std::bit_ceil(std::max<size_t>({bytes(), reference_bytes(), 4096}))),
       device_(device),
       scratch_(std::make_unique<Scratch>(device, 4 * part_, true)) {}
+
+size_t Verification::chunk() const { return std::min(kMostInChunk, call_.count); }
 
 cu::Result Verification::keep_input() {
   return cu::api().copy(work(), reinterpret_cast<cu::Ptr>(call_.send), bytes(), call_.stream);
@@ -47,21 +57,25 @@ void Verification::say() const {
                   static_cast<unsigned long long>(bits_at(array, at, call_.type)));
   };
   const Verdict& verdict = communicator_.verdict();
-  const LaunchPlan plan = plan_launch(bytes(), call_.type, verdict.limits);
   const auto offset = [](const void* pointer) {
     return static_cast<unsigned>(reinterpret_cast<uintptr_t>(pointer) % 16);
   };
   log_error(
-      "communicator %s: rank %d: call %u (%zu bytes, %s %s) differs from NCCL by more than rounding: element "
-      "%zu of %zu is %s, NCCL has %s, this rank gave %s; %zu elements are wrong on this rank; %s, send + %u, "
-      "receive + %u modulo 16; %s, cap %llu, %u lanes of %u threads, %s%s; NCCL's result is used, and every "
+      "communicator %s: rank %d: call %u (%zu bytes, %s %s%s) differs from NCCL by more than "
+      "rounding: element "
+      "%zu of %zu is %s, NCCL has %s, this rank gave %s; %zu elements are wrong on this rank; %s, "
+      "send + %u, "
+      "receive + %u modulo 16; %s, cap %llu, %u lanes of %u threads, %s%s; NCCL's result is used, "
+      "and every "
       "later call is forwarded",
       communicator_.key().c_str(), communicator_.rank(), number_, bytes(), name_of(call_.type),
-      name_of(call_.op), at, call_.count, number(ours()).c_str(), number(theirs()).c_str(),
-      number(input()).c_str(), wrong_.count, call_.send == call_.recv ? "in place" : "not in place",
-      offset(call_.send), offset(call_.recv), name_of(verdict.geometry.placement),
-      static_cast<unsigned long long>(verdict.cap), plan.lanes, plan.threads, name_of(plan.protocol),
-      plan.two_shot ? ", two shots" : "");
+      name_of(call_.op),
+      together_ > 1 ? format(", message %zu of %zu in a group", which_ + 1, together_).c_str() : "",
+      at, call_.count, number(ours()).c_str(), number(theirs()).c_str(), number(input()).c_str(),
+      wrong_.count, call_.send == call_.recv ? "in place" : "not in place", offset(call_.send),
+      offset(call_.recv), name_of(verdict.geometry.placement),
+      static_cast<unsigned long long>(verdict.cap), plan_.lanes, plan_.threads,
+      name_of(plan_.protocol), plan_.two_shot ? ", two shots" : "");
 }
 
 // In lock-step, since NCCL's all-reduces of several ranks in one thread must be one group.
@@ -74,7 +88,8 @@ class Verifier {
   template <typename Keep>
   Verifier those(Keep&& keep) const {
     std::vector<Verification*> kept;
-    std::copy_if(all_.begin(), all_.end(), std::back_inserter(kept), [&](auto* one) { return keep(*one); });
+    std::copy_if(all_.begin(), all_.end(), std::back_inserter(kept),
+                 [&](auto* one) { return keep(*one); });
     return Verifier(std::move(kept));
   }
   // `work` with the context of each verification current.
@@ -87,10 +102,14 @@ class Verifier {
   }
   template <typename Work>
   void together(Work&& work) const;
-  static void reduce(const Verification& one, cu::Ptr at, size_t count, ncclDataType_t type, ncclRedOp_t op);
-  // The first `bytes` of the shared part, on the way to the device, or back and waited for.
-  void put_shared(size_t bytes) const;
-  void get_shared(size_t bytes) const;
+  static void reduce(const Verification& one, cu::Ptr at, size_t count, ncclDataType_t type,
+                     ncclRedOp_t op);
+  // The first `bytes(verification)` of the shared part, on the way to the device, or back and
+  // waited for.
+  template <typename Bytes>
+  void put_shared(Bytes&& bytes) const;
+  template <typename Bytes>
+  void get_shared(Bytes&& bytes) const;
   void wait() const;
   void compare_with_nccl() const;
   void agree() const;
@@ -108,30 +127,34 @@ void Verifier::together(Work&& work) const {
   try {
     each(work);
   } catch (...) {
-    (void)library.call<k_ncclGroupEnd>();  // left open it would swallow every later call of this thread
+    (void)library
+        .call<k_ncclGroupEnd>();  // left open it would swallow every later call of this thread
     throw;
   }
   check_nccl(library.call<k_ncclGroupEnd>());
 }
 
-void Verifier::reduce(const Verification& one, cu::Ptr at, size_t count, ncclDataType_t type, ncclRedOp_t op) {
+void Verifier::reduce(const Verification& one, cu::Ptr at, size_t count, ncclDataType_t type,
+                      ncclRedOp_t op) {
   void* const memory = reinterpret_cast<void*>(at);
-  check_nccl(one.communicator_.library().call<k_ncclAllReduce>(static_cast<const void*>(memory), memory, count,
-                                                               type, op, one.communicator_.handle(),
-                                                               one.call_.stream));
+  check_nccl(one.communicator_.library().call<k_ncclAllReduce>(
+      static_cast<const void*>(memory), memory, count, type, op, one.communicator_.handle(),
+      one.call_.stream));
 }
 
-void Verifier::put_shared(size_t bytes) const {
+template <typename Bytes>
+void Verifier::put_shared(Bytes&& bytes) const {
   each([&](const Verification& one) {
     if (one.scratch_->shared()) return;
-    SHUNT_CU(copy_to_device, one.shared(), one.host_shared(), bytes, one.call_.stream);
+    SHUNT_CU(copy_to_device, one.shared(), one.host_shared(), bytes(one), one.call_.stream);
   });
 }
 
-void Verifier::get_shared(size_t bytes) const {
+template <typename Bytes>
+void Verifier::get_shared(Bytes&& bytes) const {
   each([&](const Verification& one) {
     if (one.scratch_->shared()) return;
-    SHUNT_CU(copy_to_host, one.host_shared(), one.shared(), bytes, one.call_.stream);
+    SHUNT_CU(copy_to_host, one.host_shared(), one.shared(), bytes(one), one.call_.stream);
   });
   wait();
 }
@@ -148,9 +171,11 @@ void Verifier::wait() const {
       check_nccl(one.communicator_.failure());
       if (!reported && Clock::now() - start > std::chrono::duration<double>(kReportSeconds)) {
         reported = true;
-        log_warning("communicator %s: rank %d still waits for the other ranks to verify call %u; do all ranks "
-                    "group and capture the same calls?",
-                    one.communicator_.key().c_str(), one.communicator_.rank(), one.number_);
+        log_warning(
+            "communicator %s: rank %d still waits for the other ranks to verify call %u; do all "
+            "ranks "
+            "group and capture the same calls?",
+            one.communicator_.key().c_str(), one.communicator_.rank(), one.number_);
       }
       std::this_thread::sleep_for(std::chrono::microseconds(turn < 2000 ? 10 : 1000));
     }
@@ -173,8 +198,8 @@ void Verifier::compare_with_nccl() const {
   });
   wait();
   for (Verification* one : all_) {
-    one->wrong_ = differing(one->ours(), one->theirs(), one->call_.count, one->call_.type, one->call_.op,
-                            static_cast<uint32_t>(one->communicator_.ranks()));
+    one->wrong_ = differing(one->ours(), one->theirs(), one->call_.count, one->call_.type,
+                            one->call_.op, static_cast<uint32_t>(one->communicator_.ranks()));
   }
 }
 
@@ -185,9 +210,10 @@ void Verifier::agree() const {
     word = one->wrong_.count == 0 ? 0 : ~uint64_t{one->wrong_.first};
     std::memcpy(one->host_shared(), &word, sizeof(word));
   }
-  put_shared(sizeof(word));
+  const auto one_word = [](const Verification&) { return sizeof(uint64_t); };
+  put_shared(one_word);
   together([](const Verification& one) { reduce(one, one.shared(), 1, ncclUint64, ncclMax); });
-  get_shared(sizeof(word));
+  get_shared(one_word);
   for (Verification* one : all_) {
     std::memcpy(&word, one->host_shared(), sizeof(word));
     one->agreed_ = word == 0 ? 0 : static_cast<size_t>(~word) + 1;
@@ -195,27 +221,34 @@ void Verifier::agree() const {
 }
 
 void Verifier::compare_with_reference(size_t chunk) const {
-  const size_t first = chunk * kChunk;
-  const auto elements = [&](const Verification& one) { return std::min(kChunk, one.call_.count - first); };
-  const auto halves = [](const Verification& one) { return reinterpret_cast<double*>(one.host_shared()); };
+  const size_t first = chunk * kMostInChunk;
+  const auto elements = [&](const Verification& one) {
+    return std::min(kMostInChunk, one.call_.count - first);
+  };
+  const auto bytes = [](const Verification& one) { return one.reference_bytes(); };
+  const auto halves = [](const Verification& one) {
+    return reinterpret_cast<double*>(one.host_shared());
+  };
   for (const Verification* one : all_) {
     for (size_t i = 0; i < elements(*one); ++i) {
-      const Share share = share_of(value_at(one->input(), first + i, one->call_.type), one->call_.op);
+      const Share share =
+          share_of(value_at(one->input(), first + i, one->call_.type), one->call_.op);
       halves(*one)[i] = share.value;
-      halves(*one)[kChunk + i] = share.size;
+      halves(*one)[one->chunk() + i] = share.size;
     }
   }
-  put_shared(kReferenceBytes);
+  put_shared(bytes);
   together([&](const Verification& one) {
     const ncclRedOp_t op = one.call_.op == ReduceOp::kProd ? ncclProd : ncclSum;
     reduce(one, one.shared(), elements(one), ncclFloat64, op);
-    reduce(one, one.shared() + kChunk * sizeof(double), elements(one), ncclFloat64, ncclSum);
+    reduce(one, one.shared() + one.chunk() * sizeof(double), elements(one), ncclFloat64, ncclSum);
   });
-  get_shared(kReferenceBytes);
+  get_shared(bytes);
   for (Verification* one : all_) {
-    const Wrong wrong = beyond_rounding(one->ours(), first, {halves(*one), elements(*one)},
-                                        {halves(*one) + kChunk, elements(*one)}, one->call_.type,
-                                        one->call_.op, static_cast<uint32_t>(one->communicator_.ranks()));
+    const Wrong wrong =
+        beyond_rounding(one->ours(), first, {halves(*one), elements(*one)},
+                        {halves(*one) + one->chunk(), elements(*one)}, one->call_.type,
+                        one->call_.op, static_cast<uint32_t>(one->communicator_.ranks()));
     if (one->wrong_.count == 0) one->wrong_.first = wrong.first;
     one->wrong_.count += wrong.count;
   }
@@ -228,9 +261,9 @@ void Verifier::conclude() const {
                 one.communicator_.rank(), one.number_);
       return;
     }
-    one.say();
-    SHUNT_CU(copy, reinterpret_cast<cu::Ptr>(one.call_.recv), one.work(), one.bytes(), one.call_.stream);
-    one.communicator_.forward_from_now_on();
+    if (one.communicator_.forward_from_now_on()) one.say();  // of several in one group the first
+    SHUNT_CU(copy, reinterpret_cast<cu::Ptr>(one.call_.recv), one.work(), one.bytes(),
+             one.call_.stream);
   });
   wait();
 }
@@ -244,7 +277,8 @@ void Verifier::run() {
   });
   for (Verification* one : unsure.all_) one->wrong_ = {};
   for (size_t chunk = 0;; ++chunk) {
-    const Verifier left = unsure.those([&](const Verification& one) { return one.call_.count > chunk * kChunk; });
+    const Verifier left = unsure.those(
+        [&](const Verification& one) { return one.call_.count > chunk * kMostInChunk; });
     if (left.all_.empty()) break;
     left.compare_with_reference(chunk);
   }

@@ -22,8 +22,8 @@ unsigned long long calls_up_to(size_t cap) {
   return calls;
 }
 
-// P2P is broken: where it is insisted on, all ranks forward for ever; else host memory serves. All results are
-// right, and one warning has all of `words`.
+// P2P is broken: where it is insisted on, all ranks forward for ever; else host memory serves. All
+// results are right, and one warning has all of `words`.
 void expect_no_p2p(Environment faults, int ranks, const std::vector<std::string>& words) {
   const auto n = static_cast<unsigned long long>(ranks);
   for (const bool insist : {true, false}) {
@@ -33,7 +33,8 @@ void expect_no_p2p(Environment faults, int ranks, const std::vector<std::string>
     CHECK(job.trouble() == "");
     const std::string all = job.output();
     INFO(all);
-    const unsigned long long shunted = insist ? 0 : n * calls_up_to(ranks == 2 ? kCapOfTwo : kCapOfMore);
+    const unsigned long long shunted =
+        insist ? 0 : n * calls_up_to(ranks == 2 ? kCapOfTwo : kCapOfMore);
     CHECK(total(all, "shunted") == shunted);
     CHECK(total(all, "forwarded") == n * kCalls - shunted);
     CHECK(count_of(all, "all right\n") == static_cast<size_t>(ranks));
@@ -72,11 +73,18 @@ TEST_CASE("case_01_dropped_writes") {
 
 TEST_CASE("case_02_corrupt_above_64k") {
   expect_no_p2p({{"EMU_CORRUPT", "0>1:above=65536"}}, 2,
-                    {"rank 1 (probe)", "wrong sum", "131072 bytes"});
+                {"rank 1 (probe)", "wrong sum", "131072 bytes"});
   // With the cap of four ranks no message is that large: nothing to find, nothing to fear.
   Job job("verify", {.ranks = 4, .environment = {{"EMU_CORRUPT", "0>1:above=65536"}}});
   CHECK(job.trouble() == "");
   CHECK(total(job.output(), "shunted") == 4 * calls_up_to(kCapOfMore));
+}
+
+// A group's calls run in a kernel of their own, and what only that one shows shows in the probe.
+TEST_CASE("case_02_corrupt_in_groups") {
+  expect_no_p2p({{"EMU_CORRUPT", "0>1:kernel=_grouped_"}}, 2,
+                {"rank 1 (probe)", "wrong sum", "in several messages"});
+  expect_no_p2p({{"EMU_DROP", "1>0:kernel=_grouped_"}}, 3, {"rank 1 -> rank 0", "did not arrive"});
 }
 
 TEST_CASE("case_03_ipc_refused_on_one_of_four") {
@@ -200,8 +208,8 @@ TEST_CASE("case_06_loss_after_the_probe") {
   CHECK(count_of(job.output(), "all right\n") == 2);
 }
 
-// Idle for a minute, which is when a wait is reported; then it goes on. Later under load: the kernel polls
-// seldom then.
+// Idle for a minute, which is when a wait is reported; then it goes on. Later under load: the
+// kernel polls seldom then.
 TEST_CASE("case_06_loss_is_reported_after_a_minute") {
   Job job("lose", {.environment = lossy()});
   REQUIRE(job.wait_all(100));
@@ -255,18 +263,22 @@ TEST_CASE("case_08_settings") {
 // What emulated GPUs find is chance; that all ranks make the same of it is not.
 TEST_CASE("case_37_measured_cap") {
   for (const int ranks : {2, 3}) {
-    Job job("verify", {.ranks = ranks, .environment = {{"SHUNT_CAP", "measure"}, {"SHUNT_LOG", "debug"}}});
+    Job job("verify",
+            {.ranks = ranks, .environment = {{"SHUNT_CAP", "measure"}, {"SHUNT_LOG", "debug"}}});
     CHECK(job.trouble(60) == "");
     const std::string all = job.output();
     INFO(all);
     const auto n = static_cast<unsigned long long>(ranks);
     CHECK(count_of(all, "all right\n") == static_cast<size_t>(ranks));
     CHECK(lines_of(all, "debug", {"NCCL", "one shot", "two shots"}).size() >= 1);
-    CHECK(lines_of(all, "info", {"(measured)"}).size() + lines_of(all, "info", {"NCCL is faster"}).size() == 1);
+    CHECK(lines_of(all, "info", {"(measured)"}).size() +
+              lines_of(all, "info", {"NCCL is faster"}).size() ==
+          1);
     CHECK(total(all, "shunted") % n == 0);
     CHECK(total(all, "shunted") + total(all, "forwarded") == n * kCalls);
   }
-  // Data is lost only once the probe has passed: what is then timed has not ended, and nobody may rely on it.
+  // Data is lost only once the probe has passed: what is then timed has not ended, and nobody may
+  // rely on it.
   {
     Job job("verify", {.environment = {{"SHUNT_CAP", "measure"}, {"EMU_DROP", "0>1:after=45"}}});
     CHECK(job.trouble(60) == "");

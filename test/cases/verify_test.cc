@@ -1,5 +1,5 @@
-// SHUNT_VERIFY: NCCL runs some of the shunted calls too. Case 6's little sister: writes that are changed, not lost,
-// after the probe.
+// SHUNT_VERIFY: NCCL runs some of the shunted calls too. Case 6's little sister: writes that are
+// changed, not lost, after the probe.
 #include <cstdio>
 #include <cstdlib>
 
@@ -22,7 +22,8 @@ TEST_CASE("job: exchanges", "[.]") {
   const Rank rank;
   const ncclComm_t comm = rank.connect();
   const Stream first, second;
-  Exchange floats(4096), in_place(1000, ncclFloat32, true), words(16384, ncclUint32, true), large(1 << 20);
+  Exchange floats(4096), in_place(1000, ncclFloat32, true), words(16384, ncclUint32, true),
+      large(1 << 20);
   const std::pair<Exchange*, const Stream*> calls[] = {
       {&floats, &first}, {&in_place, &second}, {&words, &first}, {&large, &second}};
   int wrong = 0;
@@ -70,6 +71,34 @@ TEST_CASE("job: noise", "[.]") {
   NCCL(ncclCommDestroy(comm));
 }
 
+// The calls of a group run as one kernel.
+TEST_CASE("job: exchanges in groups", "[.]") {
+  const Rank rank;
+  const ncclComm_t comm = rank.connect();
+  const Stream first, second;
+  Exchange floats(1000), in_place(76, ncclFloat32, true), more(5000), words(996, ncclUint32);
+  const std::pair<Exchange*, const Stream*> calls[] = {
+      {&floats, &first}, {&in_place, &second}, {&words, &first}, {&more, &second}};
+  int wrong = 0;
+  for (uint64_t round = 0; round < kRounds; ++round) {
+    for (const auto& [exchange, stream] : calls) exchange->fill(round, rank.rank, *stream);
+    NCCL(ncclGroupStart());
+    for (const auto& [exchange, stream] : calls) exchange->call(comm, *stream);
+    NCCL(ncclGroupEnd());
+    for (const auto& [exchange, stream] : calls) {
+      exchange->fetch(*stream);
+      stream->wait();
+      try {
+        exchange->check(rank.ranks);
+      } catch (const std::runtime_error&) {
+        ++wrong;
+      }
+    }
+  }
+  std::printf("wrong %d\n", wrong);
+  NCCL(ncclCommDestroy(comm));
+}
+
 // Captured calls are not verified, whatever runs between them.
 TEST_CASE("job: captured", "[.]") {
   const Rank rank;
@@ -84,7 +113,8 @@ TEST_CASE("job: captured", "[.]") {
   std::thread([&] {
     try {
       CU(cuCtxSetCurrent(rank.context));
-      NCCL(ncclAllReduce(eager_memory.at(), eager_memory.at(), 16, ncclFloat32, ncclSum, comm, stream));
+      NCCL(ncclAllReduce(eager_memory.at(), eager_memory.at(), 16, ncclFloat32, ncclSum, comm,
+                         stream));
     } catch (const std::exception& error) {
       failure = error.what();
     }
@@ -157,23 +187,48 @@ TEST_CASE("case_06_verified_calls") {
 // After the probe, and after some good calls: one bit of what rank 0 sends to rank 1.
 TEST_CASE("case_06_changed_writes_are_found") {
   for (const int every : {1, 7}) {
-    Job job("exchanges", {.ranks = 3,
-                          .environment = verified(std::to_string(every),
-                                                  {{"EMU_CORRUPT", "0>1:after=500"}})});
+    Job job("exchanges",
+            {.ranks = 3,
+             .environment = verified(std::to_string(every), {{"EMU_CORRUPT", "0>1:after=500"}})});
     REQUIRE(job.trouble(60) == "");
     INFO(job.output());
     for (int rank = 0; rank < 3; ++rank) {
       const auto lines = lines_of(job.output(rank), "error", {kDiffers});
       REQUIRE(lines.size() == 1);
       CHECK(lines[0].find("rank " + std::to_string(rank) + ": call ") != std::string::npos);
-      CHECK((lines[0].find("; 0 elements are wrong on this rank") == std::string::npos) == (rank == 1));
-      CHECK(total(job.output(rank), "shunted") + total(job.output(rank), "forwarded") == 4 * kRounds);
+      CHECK((lines[0].find("; 0 elements are wrong on this rank") == std::string::npos) ==
+            (rank == 1));
+      CHECK(total(job.output(rank), "shunted") + total(job.output(rank), "forwarded") ==
+            4 * kRounds);
       CHECK(total(job.output(rank), "shunted") == total(job.output(0), "shunted"));
     }
     CHECK(total(job.output(0), "shunted") % static_cast<unsigned>(every) == 0);
     CHECK(total(job.output(0), "shunted") < 3 * kRounds);
     CHECK(lines_of(job.output(), "debug", {kSame}).size() > 3);
     if (every == 1) CHECK(count_of(job.output(), "wrong 0\n") == 3);  // the user got NCCL's result
+  }
+}
+
+TEST_CASE("case_06_verified_groups") {
+  Job good("exchanges in groups", {.ranks = 3, .environment = verified("3")});
+  REQUIRE(good.trouble(60) == "");
+  INFO(good.output());
+  CHECK(count_of(good.output(), "wrong 0\n") == 3);
+  CHECK(lines_of(good.output(), "debug", {kSame}).size() == 3 * (4 * kRounds / 3));
+  CHECK(lines_of(good.output(), "error").empty());
+
+  // One bit in a kernel of several messages: of the calls in that group one is told, and all get
+  // NCCL's results.
+  Job bad("exchanges in groups",
+          {.ranks = 3,
+           .environment = verified("1", {{"EMU_CORRUPT", "0>1:kernel=_grouped_:after=150"}})});
+  REQUIRE(bad.trouble(60) == "");
+  INFO(bad.output());
+  CHECK(count_of(bad.output(), "wrong 0\n") == 3);
+  for (int rank = 0; rank < 3; ++rank) {
+    CHECK(lines_of(bad.output(rank), "error", {kDiffers, " of 3 in a group)"}).size() == 1);
+    CHECK(total(bad.output(rank), "shunted") > 40);
+    CHECK(total(bad.output(rank), "forwarded") > 4 * kRounds / 2);
   }
 }
 
@@ -199,5 +254,6 @@ TEST_CASE("case_06_abort_ends_a_verification") {
   Job job("aborted", {.environment = verified("1")});
   CHECK(job.trouble(40) == "");
   INFO(job.output());
-  CHECK(count_of(job.output(), "result 5\n") == 1);  // ncclInvalidUsage, as of every call after an abort
+  CHECK(count_of(job.output(), "result 5\n") ==
+        1);  // ncclInvalidUsage, as of every call after an abort
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "context.h"
 #include "kernel.h"
@@ -12,12 +13,13 @@ namespace emu {
 namespace {
 
 bool is_all_reduce(const Launch& launch) {
-  return launch.params.size() == sizeof(shunt::AllReduceParams);
+  return launch.params.size() == sizeof(shunt::AllReduceParams) ||
+         launch.params.size() == sizeof(shunt::GroupedParams);
 }
 
 shunt::AllReduceParams params_of(const Launch& launch) {
   shunt::AllReduceParams params;
-  std::memcpy(&params, launch.params.data(), sizeof(params));
+  std::memcpy(&params, launch.params.data(), sizeof(params));  // a group's begin with them
   return params;
 }
 
@@ -33,6 +35,7 @@ std::vector<int> active(const std::vector<StoreFault>& faults, const Launch& lau
   for (const StoreFault& fault : faults) {
     if (!fault.pair.covers(info.context.gpu, fault.pair.to) || launches < fault.after ||
         (fault.graph_only && !info.in_graph) ||
+        std::string_view(launch.kernel->name).find(fault.kernel) == std::string_view::npos ||
         (fault.above > 0 && bytes_of(launch) <= fault.above)) {
       continue;
     }

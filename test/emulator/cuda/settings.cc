@@ -62,6 +62,8 @@ std::vector<StoreFault> store_faults(const char* name) {
         fault.above = std::strtoull(parts[i].c_str() + 6, nullptr, 0);
       } else if (parts[i].rfind("after=", 0) == 0) {
         fault.after = std::strtoull(parts[i].c_str() + 6, nullptr, 0);
+      } else if (parts[i].rfind("kernel=", 0) == 0) {
+        fault.kernel = parts[i].substr(7);
       } else if (parts[i] == "graph") {
         fault.graph_only = true;
       } else {

@@ -22,6 +22,7 @@ struct StoreFault {
   size_t above = 0;         // only in launches that reduce more bytes than this
   uint64_t after = 0;       // only after this many launches of the process
   bool graph_only = false;  // only in graph replays
+  std::string kernel;       // only in kernels whose name has this
 };
 
 struct KernelDelay {
