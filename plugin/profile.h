@@ -36,7 +36,7 @@ struct Rule {
   bool operator==(const Rule&) const = default;
 };
 
-// What the preloaded library found where it measured its cap (SHUNT_CAP=measure) on this machine.
+// What the preloaded library found where it measured its cap on this machine.
 struct ShuntCap {
   std::string placement;  // "push", "pull", "host"
   uint64_t bytes = 0;     // the largest message that is shunted; 0: NCCL is faster at every size

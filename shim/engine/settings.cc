@@ -19,11 +19,12 @@ constexpr SettingInfo kSettings[] = {
      "on: also where NVLink joins all GPUs, or cannot be told; "
      "off: every call is forwarded, on all ranks if one rank says so"},
     {"SHUNT_CAP", "a size",
-     "bytes, with K or M for powers of 1024, at most 16M; measure; 0, off, false, no or empty: "
+     "bytes, with K or M for powers of 1024, at most 16M; measure; fixed; 0, off, false, no or empty: "
      "nothing is shunted",
-     "128K for 2 ranks, 64K for more",
+     "measure",
      "the largest message that is shunted, in a group the sum of a communicator's; where ranks differ, the smallest "
-     "counts; measure: NCCL is timed beside it when a communicator is prepared"},
+     "counts; measure: NCCL is timed beside it when a communicator is prepared (up to 1M for 2 ranks, 512K for up to "
+     "8, 256K for more); fixed: 128K for 2 ranks, 64K for more"},
     {"SHUNT_PLACEMENT", "a placement", "auto, push, pull, host (or empty: auto)", "auto",
      "where the data lies on its way: in the reader's GPU, in the writer's, or in host memory; "
      "auto: push where P2P works, else host"},
@@ -50,8 +51,8 @@ constexpr SettingInfo kSettings[] = {
      "the NCCL library to use where the calling program is linked to none"},
     {"SHUNT_PROFILE", "a path", "a path; 0, off, false, no or empty: no profile",
      "the one of this machine in the user's cache, if there is one",
-     "the profile of `nccl-shunt tune` that NCCL's own choices follow, the same on all ranks; SHUNT_CAP=measure "
-     "takes the cap from it"},
+     "the profile of `nccl-shunt tune` that NCCL's own choices follow, the same on all ranks; the cap is taken from "
+     "it and not measured"},
     {"SHUNT_STATS", "a switch", "1, on, true, yes, 0, off, false, no, empty", "off",
      "print the counters of shunted and forwarded calls at exit"},
     {"NCCL_P2P_DISABLE", "a number", "as in NCCL: 1", "0", "1: GPUs do not use each other's memory; data goes through host memory"},
@@ -121,12 +122,10 @@ std::optional<uint64_t> parse_number(std::string_view digits, uint64_t limit) {
 }
 
 bool parse_cap(std::string_view text, Settings& out) {
-  if (means_off(text)) {
-    out.cap = 0;
-    return true;
-  }
-  if (same_word(text, "measure")) {
-    out.cap_measured = true;
+  const bool measure = same_word(text, "measure");
+  if (measure || same_word(text, "fixed") || means_off(text)) {
+    out.cap_measured = measure;
+    if (means_off(text)) out.cap = 0;
     return true;
   }
   uint64_t unit = 1;
@@ -136,6 +135,7 @@ bool parse_cap(std::string_view text, Settings& out) {
   const auto number = parse_number(text, kMaxCap / unit);
   if (!number) return false;
   out.cap = *number * unit;
+  out.cap_measured = false;
   return true;
 }
 

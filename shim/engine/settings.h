@@ -24,8 +24,8 @@ inline constexpr uint64_t kMaxTimeoutSeconds = 7 * 24 * 3600;
 
 struct Settings {
   Enable enable = Enable::automatic;
-  std::optional<uint64_t> cap;  // bytes; 0: nothing is shunted; unset: by rank count
-  bool cap_measured = false;    // SHUNT_CAP=measure; then cap is unset
+  std::optional<uint64_t> cap;  // bytes; 0: nothing is shunted; unset: measured, or by rank count
+  bool cap_measured = true;     // then cap is unset
   PlacementChoice placement = PlacementChoice::automatic;
   LogLevel log_level = LogLevel::info;
   std::string log_file;                   // for log_configure; empty: stderr

@@ -1,4 +1,4 @@
-// The sizes that are timed for SHUNT_CAP=measure, so the caps that it can find.
+// The sizes that are timed where a cap is measured, so the caps that it can find.
 #pragma once
 
 #include <cstdint>

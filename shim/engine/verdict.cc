@@ -111,13 +111,13 @@ Verdict judge_facts(std::span<const Facts> table) {
       }
     }
   }
-  const uint64_t standard = table.size() <= 2 ? kDefaultCap2 : kDefaultCapMore;
+  const uint64_t fixed = table.size() <= 2 ? kFixedCap2 : kFixedCapMore;
   // Where one rank has a cap of its own there is nothing to measure.
   verdict.measured = std::all_of(table.begin(), table.end(),
                                  [](const Facts& f) { return f.cap == kMeasuredCap; });
   const auto cap_of = [&](const Facts& f) {
     return verdict.measured ? most_measured(table.size())
-           : f.cap == 0 || f.cap == kMeasuredCap ? standard
+           : f.cap == 0 || f.cap == kMeasuredCap ? fixed
                                                  : f.cap;
   };
   verdict.cap = cap_of(table[0]);

@@ -36,7 +36,7 @@ struct Facts {
   uint32_t max_lanes;
   uint32_t nccl_version;
   EnableFact enable;
-  uint64_t cap;             // bytes; 0: no setting, use the default; kMeasuredCap: to be measured
+  uint64_t cap;             // bytes; 0: the fixed cap for so many ranks; kMeasuredCap: to be measured
   uint32_t p2p_disabled;    // NCCL_P2P_DISABLE
   uint32_t failed;          // this rank cannot shunt, for `reason`
   char reason[kReasonBytes];
@@ -91,8 +91,9 @@ struct Verdict {
   Level level = Level::kInfo;
 };
 
-inline constexpr uint32_t kDefaultCap2 = 128 << 10;  // bytes, 2 ranks; until it is measured
-inline constexpr uint32_t kDefaultCapMore = 64 << 10;  // 3 and more ranks
+// Bytes, where a cap is neither set nor measured: 2 ranks; 3 and more.
+inline constexpr uint32_t kFixedCap2 = 128 << 10;
+inline constexpr uint32_t kFixedCapMore = 64 << 10;
 // The most that is measured: slabs stay under 32 MiB.
 constexpr uint64_t most_measured(size_t ranks) {
   return ranks <= 2 ? 1 << 20 : ranks <= 8 ? 512 << 10 : 256 << 10;

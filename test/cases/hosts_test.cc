@@ -185,7 +185,7 @@ TEST_CASE("case_41_settings_differ") {
   std::string output = run("SHUNT_CAP", {"64K", "1K", "100K"});
   CHECK(lines_of(output, "info", {"cap 1024 bytes", "differ"}).size() == 1);
   CHECK(total(output, "shunted") == 3 * 1);
-  output = run("SHUNT_CAP", {"(unset)", "100000"});  // the default of two ranks is larger
+  output = run("SHUNT_CAP", {"(unset)", "100000"});  // then nothing is measured, and the fixed cap is larger
   CHECK(lines_of(output, "info", {"cap 100000 bytes", "differ"}).size() == 1);
   CHECK(total(output, "shunted") == 2 * 3);
   output = run("SHUNT_CAP", {"4000", "4000"});

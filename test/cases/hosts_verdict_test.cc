@@ -107,7 +107,7 @@ TEST_CASE("hosts are told apart by their boot ids") {
   for (uint32_t ranks = 2; ranks <= kMaxRanks; ++ranks) {
     const Verdict verdict = judge_facts(table_of(ranks));
     REQUIRE(verdict.shunt);
-    CHECK(verdict.cap == (ranks == 2 ? kDefaultCap2 : kDefaultCapMore));
+    CHECK(verdict.cap == (ranks == 2 ? kFixedCap2 : kFixedCapMore));
     require_sane(verdict, table_of(ranks));
     for (uint32_t r = 1; r < ranks; ++r) {
       const auto other = [](Facts& f) { f.boot_id[35] = '2'; };
@@ -179,7 +179,7 @@ TEST_CASE("settings that differ") {
   for (Facts& f : table) f.cap = 4096;
   CHECK(judge_facts(table).cap == 4096);
   CHECK_FALSE(judge_facts(table).differing);
-  CHECK(judge_facts(changed(3, 1, [](Facts& f) { f.cap = kMostCap; })).cap == kDefaultCapMore);
+  CHECK(judge_facts(changed(3, 1, [](Facts& f) { f.cap = kMostCap; })).cap == kFixedCapMore);
   CHECK(judge_facts(changed(3, 1, [](Facts& f) { f.enable = EnableFact::kOn; })).differing);
   require_refusal(changed(3, 2, [](Facts& f) { f.enable = EnableFact::kOff; }), Level::kInfo,
                   "switched off (SHUNT_ENABLE) on rank 2");
@@ -207,7 +207,7 @@ TEST_CASE("a cap is measured only where all ranks ask for it") {
   CHECK(judge_facts(table).cap == 8192);
   table[1].cap = 0;
   CHECK_FALSE(judge_facts(table).measured);
-  CHECK(judge_facts(table).cap == kDefaultCapMore);
+  CHECK(judge_facts(table).cap == kFixedCapMore);
   for (const uint32_t ranks : {2u, 4u, 8u, 16u}) {
     const DeviceLimits limits;
     CHECK(plan_geometry(ranks, most_measured(ranks), limits).slab_bytes() <= size_t{32} << 20);

@@ -254,9 +254,11 @@ TEST_CASE("case_08_settings") {
     const std::string quoted =
         std::string("SHUNT_CAP=\"") + malformed + "\" is not a size; allowed:";
     CHECK(lines_of(job.output(), "error").size() == 2);  // one for each process
-    CHECK(lines_of(job.output(), "error", {quoted, "using the default: 128K"}).size() == 2);
-    CHECK(lines_of(job.output(), "info", {"cap 131072 bytes"}).size() == 1);
-    CHECK(total(job.output(), "shunted") == 2 * calls_up_to(kCapOfTwo));
+    CHECK(lines_of(job.output(), "error", {quoted, "using the default: measure"}).size() == 2);
+    CHECK(count_of(job.output(), "all right\n") == 2);
+    CHECK(lines_of(job.output(), "info", {"(measured)"}).size() +
+              lines_of(job.output(), "info", {"NCCL is faster"}).size() ==
+          1);
   }
 }
 

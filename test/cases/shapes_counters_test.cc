@@ -80,16 +80,23 @@ TEST_CASE("case_37_counters_and_cap_line") {
   run(off, 5000, false);
 }
 
-// The machine's part of the cap: three ranks and more have another default.
+// Nobody's setting: measured. The fixed cap is another one for three ranks and more.
 TEST_CASE("case_37_default_caps") {
   for (const int ranks : numbers_of_ranks({2, 3})) {
     JobOptions all;
     all.ranks = ranks;
-    Job job("nothing", all);
-    REQUIRE(job.trouble(60) == "");
-    const std::string cap = ranks == 2 ? "cap 131072 bytes" : "cap 65536 bytes";
-    CHECK(lines_of(job.output(), "info", {cap}).size() == 1);
-    CHECK(total(job.output(), "shunted") + total(job.output(), "forwarded") == 0);
+    for (const std::string setting : {"(unset)", "fixed"}) {
+      all.environment["SHUNT_CAP"] = setting;
+      Job job("nothing", all);
+      REQUIRE(job.trouble(60) == "");
+      INFO(setting << job.output());
+      const size_t measured = lines_of(job.output(), "info", {" bytes (measured)"}).size() +
+                              lines_of(job.output(), "info", {"NCCL is faster"}).size();
+      const std::string fixed = ranks == 2 ? "cap 131072 bytes" : "cap 65536 bytes";
+      CHECK(measured == (setting == "fixed" ? 0u : 1u));
+      if (setting == "fixed") CHECK(lines_of(job.output(), "info", {fixed}).size() == 1);
+      CHECK(total(job.output(), "shunted") + total(job.output(), "forwarded") == 0);
+    }
   }
 }
 

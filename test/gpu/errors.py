@@ -12,7 +12,7 @@ import sys
 import support
 from support import Group, environment
 
-BYTES = 64 << 10  # of a call; up to every default cap
+BYTES = 64 << 10  # of a call; up to every fixed cap
 
 
 def measure(report, arguments, ranks):

@@ -121,7 +121,7 @@ def environment(build, preload=True, emulated=False, also_preload=(), **settings
     if emulated:
         env["XDG_CACHE_HOME"] = emulated_cache()
     if preload:
-        env.update(SHUNT_ENABLE="on", SHUNT_STATS="1", SHUNT_LOG="info")
+        env.update(SHUNT_ENABLE="on", SHUNT_STATS="1", SHUNT_LOG="info", SHUNT_CAP="fixed")
     for name, value in settings.items():
         if value is None:
             env.pop(name, None)

@@ -44,6 +44,7 @@ TEST_CASE("an empty environment gives the defaults") {
   CHECK(parsed.errors.empty());
   CHECK(parsed.settings.enable == Enable::automatic);
   CHECK(parsed.settings.cap == std::nullopt);
+  CHECK(parsed.settings.cap_measured);
   CHECK(parsed.settings.log_level == LogLevel::info);
   CHECK(parsed.settings.log_file == "");
   CHECK(parsed.settings.timeout_seconds == std::nullopt);
@@ -131,7 +132,7 @@ TEST_CASE("SHUNT_CAP takes bytes, K and M up to 16M") {
                            "٣"}) {
     const std::string line = refused("SHUNT_CAP", text);
     CHECK_THAT(line, ContainsSubstring("16M"));
-    CHECK_THAT(line, ContainsSubstring("128K for 2 ranks"));
+    CHECK_THAT(line, ContainsSubstring("using the default: measure"));
     CHECK(parse({{"SHUNT_CAP", text}}).settings.cap == std::nullopt);
   }
 }
@@ -209,11 +210,12 @@ TEST_CASE("NCCL_P2P_DISABLE is read as NCCL reads it and never complained of") {
 
 TEST_CASE("an error line names variable, value, what is allowed and the default") {
   CHECK(accepted("SHUNT_CAP", "Measure").cap_measured);
-  CHECK_FALSE(accepted("SHUNT_CAP", "64K").cap_measured);
+  for (const char* text : {"64K", "Fixed", "0", ""}) CHECK_FALSE(accepted("SHUNT_CAP", text).cap_measured);
+  CHECK(accepted("SHUNT_CAP", "fixed").cap == std::nullopt);
   CHECK(refused("SHUNT_CAP", "1 MB") ==
         "SHUNT_CAP=\"1 MB\" is not a size; allowed: bytes, with K or M for powers of 1024, at most "
-        "16M; measure; "
-        "0, off, false, no or empty: nothing is shunted; using the default: 128K for 2 ranks, 64K for more");
+        "16M; measure; fixed; "
+        "0, off, false, no or empty: nothing is shunted; using the default: measure");
   CHECK_THAT(
       refused("SHUNT_LOG", "lo\"ud\x1b[31m\n\\"),
       ContainsSubstring("=\"lo\\\"ud\\x1b[31m\\x0a\\\\\" is not a log level; allowed: off, error"));

@@ -18,7 +18,7 @@ using Counters = std::map<std::string, uint64_t>;
 // so that the line may grow.
 std::optional<Counters> parse_stats(std::string_view line);
 
-// A size that was timed for SHUNT_CAP=measure; microseconds a call.
+// A size that was timed to find the cap; microseconds a call.
 struct TimedSize {
   uint64_t bytes = 0;
   double nccl_us = 0, one_shot_us = 0, two_shot_us = 0;

@@ -101,8 +101,6 @@ void examine_trial(Report& report, const trial::Outcome& outcome, const TrialCon
   }
   if (context.cap_setting != nullptr) {
     report.fine(fmt::format("(jobs here have SHUNT_CAP={})", context.cap_setting));
-  } else if (said.on.value_or(false)) {
-    report.fine("(jobs have a default cap; with SHUNT_CAP=measure they have this one)");
   }
 }
 
