@@ -74,7 +74,8 @@ Environment defaults(const JobOptions& options) {
     const bool which_gpus = on_gpus() && name == "CUDA_VISIBLE_DEVICES";
     if (at != std::string::npos && (!ours || which_gpus)) all[name] = text.substr(at + 1);
   }
-  if (options.preload) all["LD_PRELOAD"] = preloaded_library();
+  const bool alone = std::getenv("CASES_WITHOUT_LIBRARY") != nullptr;  // what NCCL itself does
+  if (options.preload && !alone) all["LD_PRELOAD"] = preloaded_library();
   if (!on_gpus()) {
     const std::string inherited = all.count("LD_LIBRARY_PATH") ? ":" + all["LD_LIBRARY_PATH"] : "";
     all["LD_LIBRARY_PATH"] = CASES_EMULATOR + inherited;
